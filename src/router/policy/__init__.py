@@ -1,0 +1,1 @@
+"""HOW a worker is chosen: route key -> policy -> slot, thin over the core."""

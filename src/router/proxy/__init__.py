@@ -1,0 +1,1 @@
+"""THE WAY of a request. Read `exchange` first."""

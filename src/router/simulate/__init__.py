@@ -1,0 +1,1 @@
+"""A fleet of simulated vLLM workers: `router simulate`, `router demo`, the tests."""
