@@ -139,7 +139,7 @@ class HeadersTooLarge(RouterError):
     code = "headers_too_large"
 
 
-# --- the fleet cannot serve it now -----------------------------------------------------
+# --- the fleet cannot serve it now ---------------------------------------------------
 
 
 class WorkerUnreachable(RouterError):

@@ -1,0 +1,1 @@
+"""Benchmarks: what is claimed of speed is measured here."""
