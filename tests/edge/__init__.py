@@ -1,0 +1,1 @@
+"""Tests of the router's edges: settings, command line, admin API, metrics, logs."""
