@@ -33,14 +33,14 @@ def written_files(top: Path = ROOT) -> Iterator[Path]:
             yield path
 
 
-def python_files(*tops: str) -> list[Path]:
+def sources(top: str, *suffixes: str) -> list[Path]:
+    """The files below this directory of the project that end so."""
+    return [path for path in written_files(ROOT / top) if path.suffix in suffixes]
+
+
+def modules(*tops: str) -> list[Path]:
     """The .py, .pyx and .pyi files below these directories of the project."""
-    return [
-        path
-        for top in tops
-        for path in written_files(ROOT / top)
-        if path.suffix in {".py", ".pyx", ".pyi"}
-    ]
+    return [path for top in tops for path in sources(top, ".py", ".pyx", ".pyi")]
 
 
 def dotted(path: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.source import dotted, imports, imports_in, python_files
+from tests.project.source import dotted, imports, imports_in, modules
 
 #: Room -> what its modules may import of ours, besides the room itself. A name allows
 #: what is below it too. Nothing is above `app` but the two ways to start it.
@@ -45,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 
-MODULES = python_files("src/router")
+MODULES = modules("src/router")
 
 HEALTH = {"fleet.health.Health"}
 HEAD_PARSE = "proxy.head.parse"
@@ -89,7 +89,7 @@ def test_only_settings_reads_the_environment() -> None:
 def test_nothing_is_global_and_mutable() -> None:
     """No `global` statement, and no list, dict or set at module level but constants."""
     found = []
-    for path in python_files("src/router"):
+    for path in modules("src/router"):
         if path.suffix == ".pyx":
             continue
         tree = ast.parse(path.read_text())

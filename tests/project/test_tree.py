@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.source import ROOT, python_files, written_files
+from tests.project.source import ROOT, modules, sources, written_files
 
 MAX_LINES = 400
 #: Path -> why it is longer. Empty is right; an entry needs an argument.
@@ -31,7 +31,7 @@ FORBIDDEN = re.compile(
     )
 )
 
-MODULES = python_files("src", "tests", "bench")
+MODULES = modules("src", "tests", "bench")
 
 
 def relative(path: Path) -> str:
@@ -54,7 +54,9 @@ def test_a_module_opens_with_what_it_is(path: Path) -> None:
     assert docstring(path)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=relative)
+@pytest.mark.parametrize(
+    "path", [*MODULES, *sources("bench", ".c", ".h")], ids=relative
+)
 def test_a_file_fits_a_sitting(path: Path) -> None:
     lines = len(path.read_text().splitlines())
     assert lines <= MAX_LINES or LONGER[relative(path)]

@@ -1,0 +1,1 @@
+"""The router before real vLLM servers: `make real`, not part of `make test`."""
