@@ -187,7 +187,7 @@ class Secret(Kind):
 
 
 class WorkerURL(Kind):
-    """The base URL of a worker, without a key in it; a final slash is dropped."""
+    """The base URL of a worker: scheme, host and port; a final slash is dropped."""
 
     metavar = "URL"
 
@@ -199,13 +199,13 @@ class WorkerURL(Kind):
             port = parts.port
         except ValueError as error:
             raise Mistake(f"{raw!r} is not a URL: {error}") from None
-        if parts.username is not None or parts.password is not None:
+        if "@" in parts.netloc:
             raise Mistake("a URL that holds a user or password: use --api-key")
         if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
             raise Mistake(f"{raw!r} is not a URL like http://host:8000")
-        if parts.query or parts.fragment:
-            raise Mistake(f"{raw!r} has a query or fragment; give the base URL only")
-        return raw.rstrip("/")
+        if parts.path not in ("", "/") or "?" in raw or "#" in raw:
+            raise Mistake(f"{raw!r} is more than a base URL like http://host:8000")
+        return raw.removesuffix("/")
 
 
 class HeaderName(Kind):

@@ -78,8 +78,10 @@ class Settings:
     intra_node_data_parallel_size: int = _setting(
         1, Integer(1, 1_024), "each URL becomes so many logical workers URL@RANK"
     )
-    dp_start_rank: int = _setting(
-        0, Integer(0, 65_535), "rank of the first of them, for hybrid set-ups"
+    dp_start_rank: int | None = _setting(
+        None,
+        Integer(0, 65_535),
+        "the URLs are nodes of one deployment whose ranks go on from here",
     )
     model_alias: Mapping[str, str] = _setting(
         MappingProxyType({}), Aliases(), "another name for a model"
