@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 MODE := $(if $(filter-out 0,$(ROUTER_CHECKED)),checked,release)
-SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
+SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.h')
 # router.http1.upstream for src/router/http1/upstream.pyx
 COMPILED := $(subst /,.,$(patsubst src/%.pyx,%,$(filter %.pyx,$(SOURCES))))
 

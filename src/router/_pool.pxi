@@ -1,0 +1,186 @@
+# Included by _core.pyx after Slots: one unit to the compiler, two to a reader.
+#
+# Owns pools: a pool's candidates and groups, whose turn it is in the rotation, and the
+# door of every pick. How a slot is chosen is in _policies.pxd.
+
+@cython.final
+@cython.no_gc_clear
+cdef class Pool:
+    """What one model can be served by."""
+
+    cdef Slots slots
+    cdef Choice choice
+    cdef list groups        # _Group, beside the parts of the choice
+    cdef uint64_t scope
+    cdef int32_t size
+    cdef readonly object candidates
+
+    def __cinit__(
+        self, Slots slots not None, candidates, groups, seed=0, Pool previous=None
+    ):
+        self.scope = mix(PyLong_AsUnsignedLongLongMask(seed))
+        self.slots = slots
+        self.choice.table = &slots.table
+        self._take_candidates(candidates)
+        self._take_groups(groups)
+        if previous is not None:
+            self._carry_over(previous)
+
+    def __dealloc__(self):
+        free(self.choice.parts)
+
+    cdef int _take_candidates(self, candidates) except -1:
+        cdef int32_t word, last = -1
+        words = np.asarray(candidates)
+        if words.dtype != np.uint64 or words.ndim != 1:
+            raise TypeError("candidates must be a uint64 array of one dimension")
+        words = np.trim_zeros(words, "b").copy()
+        words.flags.writeable = False
+        self.candidates = words
+        if len(words) == 0:
+            return 0
+        if len(words) > self.slots.table.capacity // 64:
+            raise ValueError("candidates that are not slots")
+        self.choice.words = _words(words)
+        self.choice.word_count = len(words)
+        for word in range(self.choice.word_count):
+            self.size += __builtin_popcountll(self.choice.words[word])
+        last = 64 * word + 63 - __builtin_clzll(self.choice.words[word])
+        if last >= len(self.slots.living):
+            raise ValueError("candidates that are not slots")
+        return 0
+
+    cdef int _take_groups(self, groups) except -1:
+        cdef _Group group
+        cdef int32_t i = 0
+        numbers = [int(number) for number in groups]
+        if len(set(numbers)) != len(numbers):
+            raise ValueError("a group is named twice")
+        self.groups = [self.slots._group(number) for number in numbers]
+        self.groups.sort(key=_by_tier)
+        self.choice.parts = <Part *> calloc(len(numbers) + 1, sizeof(Part))
+        if self.choice.parts == NULL:
+            raise MemoryError
+        for group in self.groups:
+            self.choice.parts[i].group = &group.state
+            self.choice.parts[i].last = -1
+            i += 1
+        self.choice.part_count = i
+        return 0
+
+    cdef int _carry_over(self, Pool previous) except -1:
+        cdef int32_t i, j
+        places = {id(group): i for i, group in enumerate(previous.groups)}
+        for i in range(self.choice.part_count):
+            j = places.get(id(self.groups[i]), -1)
+            if j >= 0:
+                self.choice.parts[i].credit = previous.choice.parts[j].credit
+                self.choice.parts[i].last = previous.choice.parts[j].last
+        return 0
+
+    def __len__(self):
+        return self.size
+
+    def numbers(self):
+        """Slot numbers of the candidates, ascending, int32."""
+        cdef int32_t word, count = 0
+        cdef uint64_t bits
+        cdef int32_t[::1] out
+        numbers = np.empty(self.size, np.int32)
+        if self.size:
+            out = numbers
+            for word in range(self.choice.word_count):
+                bits = self.choice.words[word]
+                while bits:
+                    out[count] = 64 * word + __builtin_ctzll(bits)
+                    bits &= bits - 1
+                    count += 1
+        return numbers
+
+    def available(self):
+        """How many candidates could take a request now."""
+        cdef const Group *group
+        cdef int32_t i, j, count = 0
+        for i in range(self.choice.part_count):
+            group = self.choice.parts[i].group
+            for j in range(below_limit(group)):
+                count += permitted(&self.choice, group.order[j])
+        return count
+
+    # --- picks ------------------------------------------------------------------------
+
+    def least_load(self, tuple tried not None=(), int32_t provider=0):
+        """The least loaded for its weight; ties uniformly at random."""
+        return self._pick(least_load, tried, provider)
+
+    def round_robin(self, tuple tried not None=(), int32_t provider=0):
+        """The next in a smooth weighted rotation."""
+        return self._pick(round_robin, tried, provider)
+
+    def random(self, tuple tried not None=(), int32_t provider=0):
+        """Any, in proportion to weight."""
+        return self._pick(random, tried, provider)
+
+    def power_of_two(self, tuple tried not None=(), int32_t provider=0):
+        """The less loaded of two at random."""
+        return self._pick(power_of_two, tried, provider)
+
+    def consistent_hash(
+        self, key, double factor, double absolute,
+        tuple tried not None=(), int32_t provider=0,
+    ):
+        """The first in the key's own order that is not above the bound."""
+        if not (factor == 0 or factor >= 1) or not isfinite(factor):
+            raise ValueError("factor must be 0 (no bound) or finite and at least 1")
+        if not (absolute >= 0 and isfinite(absolute)):
+            raise ValueError("absolute must be finite and not negative")
+        self.choice.request.key = mix(self.scope ^ PyLong_AsUnsignedLongLongMask(key))
+        self.choice.request.factor = factor
+        self.choice.request.absolute = absolute
+        return self._pick(consistent_hash, tried, provider)
+
+    cdef inline Slot _pick(self, Policy policy, tuple tried, int32_t provider):
+        cdef int32_t number
+        self.choice.request.provider = provider
+        if not tried:
+            return self._count(choose(&self.choice, policy))
+        self._check_tried(tried)
+        self._exclude(tried, True)
+        number = choose(&self.choice, policy)
+        self._exclude(tried, False)
+        return self._count(number)
+
+    cdef int _check_tried(self, tuple tried) except -1:
+        for slot in tried:
+            if not isinstance(slot, Slot):
+                raise TypeError("tried must hold slots")
+            self.slots._check(<Slot> slot)
+        return 0
+
+    cdef void _exclude(self, tuple tried, bint exclude) noexcept:
+        cdef uint64_t bit
+        cdef Slot slot
+        cdef Py_ssize_t i
+        for i in range(len(tried)):
+            slot = <Slot> PyTuple_GET_ITEM(tried, i)
+            bit = <uint64_t> 1 << (slot.number & 63)
+            if not exclude:
+                self.choice.table.excluded[slot.number >> 6] &= ~bit
+            elif self.slots._lives(slot):
+                self.choice.table.excluded[slot.number >> 6] |= bit
+
+    cdef inline Slot _count(self, int32_t number):
+        cdef Slot slot
+        cdef Group *group
+        if number < 0:
+            return None
+        slot = <Slot> PyList_GET_ITEM(self.slots.living, number)
+        group = &slot.group.state
+        if not reserve_levels(group, self.choice.table.load[number] + 1):
+            raise MemoryError
+        count_up(group, self.choice.table, number)
+        return slot
+
+
+def _by_tier(_Group group):
+    return -group.state.tier
