@@ -1,0 +1,1 @@
+"""The simulator against what real vLLM servers were seen to do."""
