@@ -1,0 +1,257 @@
+"""From what each worker serves to the pools of the core.
+
+Owns the candidate bitsets (one bit a slot, one set a model, one for the wildcards, one
+for everyone), the groups of like workers, and the pools made of both. A change costs
+what it touched: only sets that are dirty become new pools. Called under the registry's
+lock; the pools it gives away never change, its own bitsets never leave.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from router._core import Pool, Slots
+
+WORD_BITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What workers of one group have in common: all that a pick looks at."""
+
+    #: All they are candidates of, and those of them that are base models.
+    names: frozenset[str]
+    bases: frozenset[str]
+    wildcard: bool
+    weight: float
+    tier: int
+    provider: str | None
+    #: Requests in flight at most; 0: no limit.
+    limit: int
+
+
+def hash64(text: str) -> int:
+    """Hash of a name that is the same in every process, replica and restart."""
+    return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
+
+
+def bit_words(capacity: int) -> NDArray[np.uint64]:
+    """An empty set of slots."""
+    return np.zeros(capacity // WORD_BITS, dtype=np.uint64)
+
+
+def put_bit(words: NDArray[np.uint64], number: int, value: bool) -> None:
+    """Puts a slot into a set, or takes it out."""
+    bit = np.uint64(1 << (number % WORD_BITS))
+    if value:
+        words[number // WORD_BITS] |= bit
+    else:
+        words[number // WORD_BITS] &= ~bit
+
+
+def grown(words: NDArray[np.uint64], capacity: int) -> NDArray[np.uint64]:
+    """The same set with room for `capacity` slots."""
+    if len(words) * WORD_BITS >= capacity:
+        return words
+    larger = bit_words(capacity)
+    larger[: len(words)] = words
+    return larger
+
+
+@dataclass(slots=True)
+class _Group:
+    number: int
+    members: int = 0
+
+
+@dataclass(slots=True)
+class _Provider:
+    #: From 1, never used again: picks compare it.
+    number: int
+    groups: int = 0
+    members: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Candidates:
+    """One set of workers that is to become a pool."""
+
+    seed: int
+    bits: NDArray[np.uint64]
+    #: group -> how many of its members are in the set.
+    groups: dict[int, int] = field(default_factory=dict)
+    pool: Pool | None = None
+
+    def add(self, number: int, group: int, capacity: int) -> None:
+        self.bits = grown(self.bits, capacity)
+        put_bit(self.bits, number, True)
+        self.groups[group] = self.groups.get(group, 0) + 1
+
+    def discard(self, number: int, group: int) -> None:
+        put_bit(self.bits, number, False)
+        self.groups[group] -= 1
+        if not self.groups[group]:
+            del self.groups[group]
+
+    def build(self, slots: Slots, others: _Candidates | None) -> Pool:
+        """Replaces the pool; `others` are united in, each worker once."""
+        self.bits = grown(self.bits, slots.capacity)
+        bits = self.bits
+        groups: Set[int] = self.groups.keys()
+        if others is not None and others.groups:
+            others.bits = grown(others.bits, slots.capacity)
+            bits = bits | others.bits
+            groups = groups | others.groups.keys()
+        self.pool = Pool(slots, bits, groups, seed=self.seed, previous=self.pool)
+        return self.pool
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The fields of the same names of a Snapshot, and which names came and went."""
+
+    pools: dict[str, Pool]
+    wildcards: Pool | None
+    everyone: Pool
+    default_model: str | None = None
+    providers: dict[str, int] = field(default_factory=dict)
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+class Assembly:
+    """Candidate sets and groups of the whole fleet."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self._groups: dict[Kind, _Group] = {}
+        self._empty: set[Kind] = set()
+        self._providers: dict[str, _Provider] = {}
+        self._providers_made = 0
+        #: Base model -> how many workers serve it.
+        self._bases: Counter[str] = Counter()
+        self._models: dict[str, _Candidates] = {}
+        self._wildcards = _Candidates(0, bit_words(slots.capacity))
+        self._everyone = _Candidates(0, bit_words(slots.capacity))
+        #: Names whose pool is to be made anew.
+        self._dirty: set[str] = set()
+        self._wildcards_dirty = False
+        self._touched = False
+        self._built = Built({}, None, self._everyone.build(slots, None))
+
+    def group(self, kind: Kind) -> int:
+        """Number of the group for workers of this kind, made if there is none."""
+        group = self._groups.get(kind)
+        if group is None:
+            number = self._slots.add_group(
+                kind.weight, kind.tier, self._provider(kind.provider), kind.limit
+            )
+            group = self._groups[kind] = _Group(number)
+            self._empty.add(kind)
+        return group.number
+
+    def place(self, number: int, kind: Kind) -> None:
+        """Puts a slot into the sets of its kind; `group` was asked for its group."""
+        group = self._count(kind, 1)
+        for candidates in self._touch(kind):
+            candidates.add(number, group.number, self._slots.capacity)
+
+    def displace(self, number: int, kind: Kind) -> None:
+        """Takes a slot out of the sets it was placed in."""
+        group = self._count(kind, -1)
+        for candidates in self._touch(kind):
+            candidates.discard(number, group.number)
+
+    def build(self) -> Built:
+        """New pools for what was touched since the last time, the old ones else."""
+        if not self._touched:
+            return self._built
+        pools = dict(self._built.pools)
+        wildcards = self._build_wildcards()
+        added, removed = [], []
+        for name in list(self._models) if self._wildcards_dirty else self._dirty:
+            candidates = self._models[name]
+            if candidates.groups:
+                if name not in pools:
+                    added.append(name)
+                pools[name] = candidates.build(self._slots, self._wildcards)
+                continue
+            del self._models[name]
+            if pools.pop(name, None) is not None:
+                removed.append(name)
+        everyone = self._everyone.build(self._slots, None)
+        self._dirty.clear()
+        self._wildcards_dirty = self._touched = False
+        self._built = Built(
+            pools,
+            wildcards,
+            everyone,
+            next(iter(self._bases)) if len(self._bases) == 1 else None,
+            {name: p.number for name, p in self._providers.items() if p.members},
+        )
+        return replace(self._built, added=tuple(added), removed=tuple(removed))
+
+    def forget_empty_groups(self) -> None:
+        """Gives back the groups without members, once nothing published names them."""
+        for kind in self._empty:
+            self._slots.drop_group(self._groups.pop(kind).number)
+            if kind.provider is not None:
+                provider = self._providers[kind.provider]
+                provider.groups -= 1
+                if not provider.groups:
+                    del self._providers[kind.provider]
+        self._empty.clear()
+
+    def _provider(self, name: str | None) -> int:
+        """The provider's number for one group more."""
+        if name is None:
+            return 0
+        provider = self._providers.get(name)
+        if provider is None:
+            self._providers_made += 1
+            provider = self._providers[name] = _Provider(self._providers_made)
+        provider.groups += 1
+        return provider.number
+
+    def _count(self, kind: Kind, change: int) -> _Group:
+        group = self._groups[kind]
+        group.members += change
+        if group.members:
+            self._empty.discard(kind)
+        else:
+            self._empty.add(kind)
+        if kind.provider is not None:
+            self._providers[kind.provider].members += change
+        for name in kind.bases:
+            self._bases[name] += change
+            if not self._bases[name]:
+                del self._bases[name]
+        return group
+
+    def _build_wildcards(self) -> Pool | None:
+        if not self._wildcards.groups:
+            self._wildcards.pool = None
+        elif self._wildcards_dirty:
+            self._wildcards.build(self._slots, None)
+        return self._wildcards.pool
+
+    def _touch(self, kind: Kind) -> Iterator[_Candidates]:
+        """The sets that workers of this kind are in; they will be made anew."""
+        self._touched = True
+        self._dirty |= kind.names
+        for name in kind.names:
+            candidates = self._models.get(name)
+            if candidates is None:
+                candidates = _Candidates(hash64(name), bit_words(self._slots.capacity))
+                self._models[name] = candidates
+            yield candidates
+        if kind.wildcard:
+            self._wildcards_dirty = True
+            yield self._wildcards
+        yield self._everyone
