@@ -15,10 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from router._core import Index, Slot
 from router.fleet.assembly import Assembly, Built, bit_words, grown, hash64, put_bit
+from router.fleet.change import Change, Registered
 from router.fleet.directory import Directory
 from router.fleet.record import Record, kind_of, url_of, worker_of
 from router.fleet.served import GlobalAliases, Served, serve
@@ -39,31 +40,6 @@ DRAIN_TICK_SECS = 0.1
 
 #: Runs the function after so many seconds, as `loop.call_later` does.
 Scheduler = Callable[[float, Callable[[], None]], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """Outcome of a registration."""
-
-    #: One worker, or one a rank, in the order of ranks.
-    workers: tuple[Worker, ...]
-    #: The workers of the same base URL that had to go, as they last were.
-    replaced: tuple[Worker, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What one publication changed."""
-
-    snapshot: Snapshot
-    added: tuple[Worker, ...]
-    #: Their lives are over: removed, replaced, or drained and empty.
-    removed: tuple[Worker, ...]
-    #: (before, after) of the workers that stay and are not as they were.
-    updated: tuple[tuple[Worker, Worker], ...]
-    #: Names that became known, and names whose last worker left.
-    models_added: tuple[str, ...]
-    models_removed: tuple[str, ...]
 
 
 class Registry:
