@@ -13,6 +13,7 @@ from router.app import run
 from router.cli.flags import SettingsCommand, print_reading, settings_of
 from router.cli.workers import workers
 from router.settings import read
+from router.simulate.command import demo, simulate
 
 
 @click.group(context_settings={"help_option_names": ["--help"]})
@@ -38,3 +39,5 @@ def check(ctx: click.Context) -> None:
 
 
 cli.add_command(workers)
+cli.add_command(simulate)
+cli.add_command(demo)

@@ -63,7 +63,7 @@ class SimulatedWorker:
             seed=seed,
         )
         self.host = host
-        self._socket: socket.socket | None = _bind(host, port)
+        self._socket: socket.socket | None = bind(host, port)
         self.port: int = self._socket.getsockname()[1]
         self._keep_alive_secs = keep_alive_secs
         self.state.name = str(self.port)
@@ -205,10 +205,10 @@ class SimulatedWorker:
         """The loop closes a listening socket a little after it is told to."""
         for _ in range(100):
             try:
-                return _bind(self.host, self.port)
+                return bind(self.host, self.port)
             except OSError:
                 await asyncio.sleep(0.005)
-        return _bind(self.host, self.port)
+        return bind(self.host, self.port)
 
 
 async def _close_connections(server: web.Server) -> None:
@@ -217,7 +217,7 @@ async def _close_connections(server: web.Server) -> None:
     await server.shutdown(1.0)
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
     """A socket that has the port and does not listen. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
