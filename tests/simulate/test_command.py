@@ -125,10 +125,10 @@ WORKERS: list[dict[str, Any]] = [
 MOMENT = Moment(
     seconds=7.2,
     workers=WORKERS,
+    up={"http://a:1": True, "http://b:1": False},
     taken={"http://a:1": 41},
     notes={"http://b:1": "comes late"},
     counts=Counts(answered=40, failed=1, turns=10, kept=9),
-    hints=["curl it"],
 )
 
 
@@ -144,5 +144,5 @@ def test_the_screen_shows_every_worker_with_its_models_load_and_note() -> None:
     with console.capture() as shown_text:
         console.print(screen(MOMENT))
     text = shown_text.get()
-    for shown in ("http://a:1", "m, sql", "41", "pending", "comes late", "curl it"):
+    for shown in ("a:1", "m sql", "41", "pending", "down", "comes late"):
         assert shown in text

@@ -57,9 +57,8 @@ class Demo:
         self._policy = policy
         self._traffic = Traffic(self._url, [MODEL, MODEL, ADAPTER], clients=clients)
         self._notes = {
-            self._fleet[0].url: f"holds {ADAPTER}",
-            self._mortal.url: f"holds {ADAPTER}; dies and returns",
-            self._late.url: f"comes {_LATE:.0f} s late",
+            self._mortal.url: "dies, returns",
+            self._late.url: "comes late",
         }
         self._console = Console()
 
@@ -135,10 +134,10 @@ class Demo:
         return Moment(
             seconds=seconds,
             workers=workers,
+            up={worker.url: worker.up for worker in self._fleet},
             taken={worker.url: worker.state.requests for worker in self._fleet},
             notes=self._notes,
             counts=self._traffic.counts,
-            hints=self._hints() if self._console.is_terminal else (),
         )
 
     # --- the router -----------------------------------------------------------------

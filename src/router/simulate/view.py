@@ -25,11 +25,11 @@ class Moment:
     seconds: float
     #: Workers as GET /workers of the router lists them.
     workers: Sequence[Mapping[str, Any]]
-    #: Requests taken by each worker, by its URL, and what the demo does to it.
+    #: By worker URL: whether the server runs, requests it took, what is done to it.
+    up: Mapping[str, bool]
     taken: Mapping[str, int]
     notes: Mapping[str, str]
     counts: Counts
-    hints: Sequence[str]
 
     @property
     def ready(self) -> int:
@@ -51,24 +51,25 @@ def line(moment: Moment) -> str:
 
 def screen(moment: Moment) -> Group:
     """The table and the counts, for a terminal."""
-    table = Table(title=f"router demo  {moment.seconds:.0f} s", title_justify="left")
-    for name in ("worker", "status", "models"):
+    table = Table(title=f"{moment.seconds:.0f} s", title_justify="left")
+    for name in ("worker", "server", "status", "models"):
         table.add_column(name, no_wrap=name != "models")
-    for name in ("in flight", "requests"):
+    for name in ("load", "requests"):
         table.add_column(name, justify="right")
     table.add_column("")
     for worker in moment.workers:
         status = str(worker["status"])
         url = str(worker["url"])
         table.add_row(
-            url,
+            url.removeprefix("http://"),
+            Text("up") if moment.up.get(url) else Text("down", style="red"),
             Text(status, style=_COLOURS.get(status, "")),
-            ", ".join(map(str, worker["models"])),
+            " ".join(map(str, worker["models"])),
             str(worker["load"]),
             str(moment.taken.get(url, "")),
             moment.notes.get(url, ""),
         )
-    return Group(table, Text(_summary(moment.counts)), *map(Text, moment.hints))
+    return Group(table, Text(_summary(moment.counts)))
 
 
 def _summary(counts: Counts) -> str:
