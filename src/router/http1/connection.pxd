@@ -1,0 +1,29 @@
+"""What both ends have in common: what other compiled files may use."""
+
+from router.http1.runner cimport Source
+
+cdef double now() noexcept
+
+cdef class Ticker:
+    cdef readonly set connections
+    cdef object _loop
+    cdef object _handle
+    cdef double _interval
+
+cdef class Budget:
+    cdef readonly long long limit
+    cdef readonly long long held
+    cdef bint take(self, long long size) noexcept
+    cdef void give_back(self, long long size) noexcept
+
+cdef class Connection(Source):
+    cdef Ticker ticker
+    cdef readonly object transport
+    cdef double deadline
+    cdef readonly bint closed
+    cdef bint writing_paused
+    cdef bint reading_paused
+    cdef int expired(self) except -1
+    cdef int forward(self, bytes data) except -1
+    cdef int pause_reading(self) except -1
+    cdef int resume_reading(self) except -1

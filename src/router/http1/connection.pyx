@@ -1,0 +1,116 @@
+"""What the two ends of the proxy have in common.
+
+Owns the transport, its flow control and one deadline a connection; one tick a loop
+looks at the deadlines of all of them, so that a request sets no timer. Knows nothing
+of HTTP.
+"""
+
+import asyncio
+
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+
+cdef double now() noexcept:
+    """Seconds of the monotonic clock, the one of `time.monotonic`."""
+    cdef timespec t
+    clock_gettime(CLOCK_MONOTONIC, &t)
+    return <double> t.tv_sec + <double> t.tv_nsec * 1e-9
+
+
+def monotonic():
+    """Seconds of the clock that deadlines are on, as a float."""
+    return now()
+
+
+cdef class Ticker:
+    """Looks at every connection's deadline each `interval` seconds."""
+
+    def __init__(self, double interval=0.25):
+        self.connections = set()
+        self._interval = interval
+
+    def __len__(self):
+        """How many connections are open."""
+        return len(self.connections)
+
+    def start(self):
+        """Starts ticking on the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._handle = self._loop.call_later(self._interval, self._tick)
+
+    def stop(self):
+        """Stops ticking."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _tick(self):
+        cdef Connection connection
+        cdef double time = now()
+        self._handle = self._loop.call_later(self._interval, self._tick)
+        for connection in list(self.connections):
+            if connection.deadline and connection.deadline <= time:
+                connection.deadline = 0
+                connection.expired()
+
+
+cdef class Budget:
+    """Bytes of bodies that may be held at once, all requests together."""
+
+    def __init__(self, long long limit):
+        self.limit = limit
+
+    cdef bint take(self, long long size) noexcept:
+        """Counts `size` bytes more; False and unchanged where that is too much."""
+        if self.held + size > self.limit:
+            return False
+        self.held += size
+        return True
+
+    cdef void give_back(self, long long size) noexcept:
+        self.held -= size
+
+
+cdef class Connection(Source):
+    """One end: an asyncio protocol on an ordinary transport."""
+
+    def __init__(self, Ticker ticker not None):
+        self.ticker = ticker
+
+    def connection_made(self, transport):
+        self.transport = transport
+        self.ticker.connections.add(self)
+
+    def pause_writing(self):
+        self.writing_paused = True
+
+    def resume_writing(self):
+        self.writing_paused = False
+
+    def abort(self):
+        """Closes at once; what was not sent yet is dropped."""
+        if self.transport is not None and not self.closed:
+            self.transport.abort()
+
+    cdef int expired(self) except -1:
+        """The deadline is over."""
+        self.abort()
+        return 0
+
+    cdef int forward(self, bytes data) except -1:
+        """Sends bytes that came from the other end."""
+        if not self.closed:
+            self.transport.write(data)
+        return 0
+
+    cdef int pause_reading(self) except -1:
+        if not self.reading_paused and not self.closed:
+            self.reading_paused = True
+            self.transport.pause_reading()
+        return 0
+
+    cdef int resume_reading(self) except -1:
+        if self.reading_paused and not self.closed:
+            self.reading_paused = False
+            self.transport.resume_reading()
+        return 0

@@ -1,0 +1,61 @@
+"""The client's end: what other compiled files may use."""
+
+from router.http1.connection cimport Budget, Connection
+from router.http1.framing cimport Framing
+from router.http1.head cimport RequestHead
+from router.http1.runner cimport Runner
+
+cdef class Request:
+    cdef readonly RequestHead head
+    cdef readonly Downstream client
+    cdef readonly bytes body
+    cdef readonly bint complete
+    cdef readonly bint answered
+    cdef readonly long long received
+    cdef readonly long long sent
+    cdef Framing framing
+    cdef readonly Runner runner
+    cdef Connection sink
+    cdef list pieces
+    cdef long long held
+    cdef int plan
+    cdef object error
+    cdef int _arrived(self, list pieces) except -1
+    cdef int _hold(self, bytes piece) except -1
+    cdef int _pass_on(self, bytes piece) except -1
+    cdef int _completed(self) except -1
+    cdef int _continue(self) except -1
+
+cdef class Downstream(Connection):
+    cdef object _serve
+    cdef object _refuse
+    cdef Budget budget
+    cdef double head_timeout
+    cdef double idle_timeout
+    cdef double write_timeout
+    cdef long long max_body
+    cdef int state
+    cdef bint advancing
+    cdef bint draining
+    cdef bint persistent
+    cdef bytes pending
+    cdef Py_ssize_t at
+    cdef Py_ssize_t seen
+    cdef bint head_began
+    cdef bint line_skipped
+    cdef Request request
+    cdef Connection source
+    cdef readonly str peer
+    cdef readonly bytes forwarded_for
+    cdef int _advance(self) except -1
+    cdef bint _read_head(self) except -1
+    cdef int _read_body(self) except -1
+    cdef int _begin(self, RequestHead head) except -1
+    cdef int _body_failed(self, object error) except -1
+    cdef int _turn_away(self, int status, str message) except -1
+    cdef int _linger(self) except -1
+    cdef int _next_request(self) except -1
+    cdef int send(self, bytes data) except -1
+
+cdef int relay_from(Downstream client, Connection source) except -1
+cdef int begin_tunnel(Downstream client, Connection source) except -1

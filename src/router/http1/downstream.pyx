@@ -1,0 +1,475 @@
+"""The client's end of an HTTP/1.1 connection.
+
+Owns what a client sends, in order: heads, bodies, pipelined requests; and the life of
+the connection around them. Each request runs one coroutine, `serve(request)`, which
+decides whether the body is held whole or streams, and answers. Knows nothing of
+workers: an answer that is relayed comes through `Connection.forward`.
+
+    state       what comes next from the client                     ends with
+    HEAD        a request's head                                    BODY or ANSWERING
+    BODY        the request's body; its coroutine runs already      ANSWERING
+    ANSWERING   nothing; further bytes wait (pipelining)            HEAD, LINGERING
+    BROKEN      bytes that no longer count; the coroutine runs on   LINGERING
+    LINGERING   bytes thrown away, so that the client can read the  the client's close,
+                answer it got before it stopped sending             or a deadline
+    TUNNEL      bytes of another protocol, both ways                either end's close
+"""
+
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+
+from router.http1.connection cimport Budget, Connection, Ticker, now
+from router.http1.framing cimport body_of
+from router.http1.head cimport RequestHead, has_bare_newline, head_end, parse_request
+from router.http1.runner cimport Runner, wait_for
+
+from router.http1.errors import BodyOverBudget, BodyTimeout, ClientGone, ProtocolError
+
+cdef enum:
+    HEAD
+    BODY
+    ANSWERING
+    BROKEN
+    LINGERING
+    TUNNEL
+
+cdef enum:  # what becomes of a body
+    UNDECIDED
+    HOLD
+    STREAM
+
+cdef enum:  # what can be waited for
+    WHOLE_BODY
+
+cdef enum:
+    # Largest head, start line included; nginx takes 32 KiB, h11 64.
+    MAX_HEAD = 65536
+    # Bytes that may wait behind a request that is being answered, or before it is
+    # decided what becomes of a body. Past it the socket is not read.
+    MAX_WAITING = 65536
+
+# How long a connection that was refused may go on sending before it is closed.
+cdef double LINGER_SECONDS = 3.0
+
+
+cdef class Request:
+    """One request: its head, and its body whole or as a stream.
+
+    `body` is the whole body once `read` ended, else None. `complete` tells that the
+    body's last byte came, `answered` that a byte of an answer went out; `received`
+    and `sent` are bytes of body and answer so far.
+    """
+
+    @property
+    def has_body(self):
+        """Whether a body was announced, be it empty in the end."""
+        return self.framing is not None
+
+    @property
+    def keep_alive(self):
+        """Whether the connection can serve another request after this one."""
+        return self.head.keep_alive and self.complete and not self.client.draining
+
+    def read(self):
+        """Awaitable: holds the body until it is whole, then it is in `body`.
+
+        Raises ProtocolError (wrong chunks, too large), BodyOverBudget or BodyTimeout.
+        """
+        self.plan = HOLD
+        self._continue()
+        self.client.resume_reading()
+        return wait_for(self.client, WHOLE_BODY)
+
+    def stream_to(self, Connection sink not None):
+        """Passes the body on to `sink` piece by piece, chunked bodies in new chunks."""
+        cdef bytes piece
+        self.plan = STREAM
+        self.sink = sink
+        for piece in self.pieces:
+            self._pass_on(piece)
+        self.pieces = []
+        if self.complete:
+            self._completed()
+        self._continue()
+        self.client.resume_reading()
+
+    def respond(self, bytes answer not None):
+        """Sends a whole answer of the router's own, head and body."""
+        self.answered = True
+        self.client.persistent = self.keep_alive
+        self.client.send(answer)
+
+    cdef int _continue(self) except -1:
+        """Tells a client that waits for it to send the body (RFC 9110, 10.1.1)."""
+        if not self.complete and self.received == 0 and self.head.expects_continue:
+            if not self.answered and not self.client.closed:
+                self.client.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return 0
+
+    cdef int _arrived(self, list pieces) except -1:
+        """Takes what came of the body."""
+        cdef bytes piece
+        for piece in pieces:
+            self.received += PyBytes_GET_SIZE(piece)
+            if self.received > self.client.max_body:
+                raise ProtocolError(
+                    f"a body of more than {self.client.max_body} bytes", 413
+                )
+            if self.plan == STREAM:
+                self._pass_on(piece)
+            else:
+                self._hold(piece)
+        return 0
+
+    cdef int _hold(self, bytes piece) except -1:
+        if not self.client.budget.take(PyBytes_GET_SIZE(piece)):
+            raise BodyOverBudget
+        self.held += PyBytes_GET_SIZE(piece)
+        self.pieces.append(piece)
+        if self.plan == UNDECIDED and self.held > MAX_WAITING:
+            self.client.pause_reading()
+        return 0
+
+    cdef int _pass_on(self, bytes piece) except -1:
+        if self.head.chunked:
+            piece = b"%x\r\n%b\r\n" % (PyBytes_GET_SIZE(piece), piece)
+        self.sink.forward(piece)
+        return 0
+
+    cdef int _completed(self) except -1:
+        """The body's last byte came."""
+        self.complete = True
+        if self.plan != STREAM:
+            if len(self.pieces) == 1:
+                self.body = <bytes> self.pieces[0]
+            else:
+                self.body = b"".join(self.pieces)
+            self.pieces = None
+        elif self.head.chunked:
+            self.sink.forward(b"0\r\n\r\n")
+        return 0
+
+
+cdef class Downstream(Connection):
+    """One client's connection.
+
+    `serve(request)` makes the coroutine of a request; `refuse(status, message)` gives
+    the bytes of the answer to what is not a request. Times are in seconds:
+    `head_timeout` for a head, and between two pieces of a body; `idle_timeout` between
+    requests; `write_timeout` for a client that does not read. `max_body` is in bytes.
+    """
+
+    def __init__(
+        self,
+        serve,
+        refuse,
+        Ticker ticker not None,
+        Budget budget not None,
+        *,
+        double head_timeout,
+        double idle_timeout,
+        double write_timeout,
+        long long max_body,
+    ):
+        Connection.__init__(self, ticker)
+        self._serve = serve
+        self._refuse = refuse
+        self.budget = budget
+        self.head_timeout = head_timeout
+        self.idle_timeout = idle_timeout
+        self.write_timeout = write_timeout
+        self.max_body = max_body
+        self.pending = b""
+        self.state = HEAD
+
+    @property
+    def busy(self):
+        """Whether a request is being served."""
+        return self.request is not None
+
+    def drain(self):
+        """Closes as soon as no request is being served."""
+        self.draining = True
+        if self.request is None and self.state == HEAD and not self.closed:
+            self.transport.close()
+
+    # --- what the loop calls -------------------------------------------------------
+
+    def connection_made(self, transport):
+        Connection.connection_made(self, transport)
+        address = transport.get_extra_info("peername")
+        self.peer = address[0] if address else "unix"
+        self.forwarded_for = b"X-Forwarded-For: %b\r\n" % self.peer.encode()
+        self.deadline = now() + self.head_timeout
+
+    def data_received(self, bytes data not None):
+        if self.state == TUNNEL:
+            self.source.forward(data)
+            return
+        if self.state == LINGERING or self.state == BROKEN:
+            return
+        if self.at == PyBytes_GET_SIZE(self.pending):
+            self.pending = data
+        else:
+            self.pending = self.pending[self.at:] + data
+        self.at = 0
+        self._advance()
+
+    def eof_received(self):
+        """A client that stops sending has left: that is how an abort looks."""
+        return False
+
+    def connection_lost(self, error):
+        cdef Runner runner
+        self.closed = True
+        self.deadline = 0
+        self.ticker.connections.discard(self)
+        if self.state == TUNNEL and self.source is not None:
+            self.source.abort()
+        if self.request is not None and self.request.runner is not None:
+            runner = self.request.runner
+            runner.stop(ClientGone())
+        self.source = None
+
+    def pause_writing(self):
+        self.writing_paused = True
+        self.deadline = now() + self.write_timeout
+        if self.source is not None:
+            self.source.pause_reading()
+
+    def resume_writing(self):
+        self.writing_paused = False
+        self.deadline = 0
+        if self.source is not None:
+            self.source.resume_reading()
+        if self.request is None and self.state == ANSWERING:
+            self._next_request()
+
+    # --- reading -------------------------------------------------------------------
+
+    cdef int _advance(self) except -1:
+        """Takes what stands in the buffer, as far as it goes."""
+        if self.advancing:
+            return 0
+        self.advancing = True
+        try:
+            while not self.closed and self.at < PyBytes_GET_SIZE(self.pending):
+                if self.state == HEAD:
+                    if not self._read_head():
+                        break
+                elif self.state == BODY:
+                    self._read_body()
+                else:
+                    break
+        finally:
+            self.advancing = False
+        if self.state == ANSWERING and (
+            PyBytes_GET_SIZE(self.pending) - self.at > MAX_WAITING
+        ):
+            self.pause_reading()
+        return 0
+
+    cdef bint _read_head(self) except -1:
+        """Reads one head and starts its request; False when it is not all there."""
+        cdef const char* p = PyBytes_AS_STRING(self.pending) + self.at
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(self.pending) - self.at
+        cdef Py_ssize_t end
+        if not self.head_began:
+            self.head_began = True
+            self.deadline = now() + self.head_timeout
+        # One empty line before a request is let pass (RFC 9112, 2.2).
+        if p[0] == c"\r" and not self.line_skipped:
+            if size == 1:
+                return False
+            if p[1] == c"\n":
+                self.line_skipped = True
+                self.at += 2
+                return True
+        end = head_end(p, size, self.seen)
+        if end < 0 and size <= MAX_HEAD:
+            if has_bare_newline(p, size, self.seen):
+                self._turn_away(400, "a line that ends without a carriage return")
+            else:
+                self.seen = size
+            return False
+        self.seen = 0
+        self.head_began = False
+        self.line_skipped = False
+        if end < 0 or end > MAX_HEAD:
+            self._turn_away(431, f"a request head of more than {MAX_HEAD} bytes")
+            return False
+        try:
+            head = parse_request(p[:end])
+            if head.content_length > self.max_body:
+                raise ProtocolError(f"a body of more than {self.max_body} bytes", 413)
+        except ProtocolError as error:
+            self._turn_away(error.status, error.message)
+            return False
+        self.at += end
+        self._begin(head)
+        return True
+
+    cdef int _begin(self, RequestHead head) except -1:
+        """Starts the coroutine of a request, with what came of its body."""
+        cdef Request request = Request.__new__(Request)
+        request.head = head
+        request.client = self
+        self.request = request
+        self.persistent = False
+        if head.chunked or head.content_length >= 0:
+            request.framing = body_of(head.content_length, head.chunked, False)
+        if request.framing is None or request.framing.done:
+            request.body = b""
+            request.complete = True
+            self.state = ANSWERING
+            self.deadline = 0
+        else:
+            request.pieces = []
+            self.state = BODY
+            if self.at < PyBytes_GET_SIZE(self.pending):
+                self._read_body()
+        request.runner = Runner(self._serve(request), self._served)
+        request.runner.start()
+        return 0
+
+    cdef int _read_body(self) except -1:
+        """Feeds what is in the buffer to the request's body."""
+        cdef Request request = self.request
+        cdef list pieces = []
+        try:
+            self.at += request.framing.feed(self.pending, self.at, pieces)
+            request._arrived(pieces)
+            if request.framing.done:
+                self.state = ANSWERING
+                self.deadline = 0
+                request._completed()
+                if request.runner is not None:
+                    request.runner.resume()
+            else:
+                self.deadline = now() + self.head_timeout
+        except (ProtocolError, BodyOverBudget) as error:
+            self._body_failed(error)
+        return 0
+
+    cdef int _body_failed(self, object error) except -1:
+        """The rest of the body will not be read; the coroutine hears why."""
+        cdef Request request = self.request
+        self.state = BROKEN
+        self.deadline = 0
+        request.error = error
+        if request.runner is not None:
+            if request.plan == STREAM:
+                request.runner.stop(error)
+            else:
+                request.runner.resume()
+        return 0
+
+    cdef bint ready(self, int what) noexcept:
+        return self.request.complete or self.request.error is not None
+
+    cdef int settle(self, int what) except -1:
+        if self.request.error is not None:
+            raise self.request.error
+        return 0
+
+    cdef int expired(self) except -1:
+        if self.writing_paused or self.state == LINGERING:
+            self.abort()
+        elif self.state == HEAD:
+            if self.at < PyBytes_GET_SIZE(self.pending):
+                self._turn_away(408, "a request head that was not whole in time")
+            else:
+                self.transport.close()
+        elif self.state == BODY:
+            self._body_failed(BodyTimeout())
+        return 0
+
+    # --- answering -------------------------------------------------------------------
+
+    cdef int send(self, bytes data) except -1:
+        """Sends bytes of an answer."""
+        if self.request is not None:
+            self.request.sent += PyBytes_GET_SIZE(data)
+        if not self.closed:
+            self.transport.write(data)
+        return 0
+
+    cdef int forward(self, bytes data) except -1:
+        self.send(data)
+        return 0
+
+    def _served(self, error):
+        """The request's coroutine ended."""
+        cdef Request request = self.request
+        self.budget.give_back(request.held)
+        self.request = None
+        self.source = None
+        if self.closed or self.state == TUNNEL:
+            return
+        if not request.answered or not self.persistent:
+            if request.answered and (
+                not request.complete or self.at < PyBytes_GET_SIZE(self.pending)
+            ):
+                self._linger()
+            else:
+                self.state = LINGERING
+                self.transport.close()
+        elif not self.writing_paused:
+            self._next_request()
+        if error is not None and not isinstance(error, ClientGone):
+            raise error
+
+    cdef int _next_request(self) except -1:
+        """The connection is ready for another request."""
+        if self.draining:
+            self.transport.close()
+            return 0
+        self.state = HEAD
+        self.deadline = now() + self.idle_timeout
+        self.resume_reading()
+        if self.at < PyBytes_GET_SIZE(self.pending):
+            self._advance()
+        else:
+            self.pending = b""
+            self.at = 0
+        return 0
+
+    cdef int _turn_away(self, int status, str message) except -1:
+        """Answers what is not a request, and closes."""
+        self.send(self._refuse(status, message))
+        self._linger()
+        return 0
+
+    cdef int _linger(self) except -1:
+        """Ends our side; the client's bytes are thrown away until it closes too."""
+        self.state = LINGERING
+        self.pending = b""
+        self.at = 0
+        self.deadline = now() + LINGER_SECONDS
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.resume_reading()
+        return 0
+
+
+
+
+cdef int relay_from(Downstream client, Connection source) except -1:
+    """From now on this client's pace is `source`'s (None: nobody's)."""
+    client.source = source
+    if source is not None and client.writing_paused:
+        source.pause_reading()
+    return 0
+
+
+cdef int begin_tunnel(Downstream client, Connection source) except -1:
+    """From now on bytes of the client go to `source` as they come."""
+    client.state = TUNNEL
+    client.source = source
+    client.deadline = 0
+    if client.at < PyBytes_GET_SIZE(client.pending):
+        source.forward(client.pending[client.at:])
+    client.pending = b""
+    client.at = 0
+    client.resume_reading()
+    return 0

@@ -1,0 +1,184 @@
+"""Where a body ends: Content-Length, chunks, or the end of the connection.
+
+Owns the state table of the chunked coding (RFC 9112, 7.1). Knows nothing of sockets:
+bytes are fed in pieces of any size, and it tells how many of them belong to the body.
+The same table serves both directions: answers are only followed, so that their
+bytes go out as they came; bodies of requests are taken out of their chunks.
+
+    state        on                 goes to
+    SIZE_START   hex digit          SIZE
+    SIZE         hex digit          SIZE
+                 ;                  EXTENSION
+                 CR                 SIZE_LF
+    EXTENSION    CR                 SIZE_LF          (extensions are dropped)
+    SIZE_LF      LF                 DATA, or TRAILER_START after a size of 0
+    DATA         the chunk's bytes  DATA_CR
+    DATA_CR      CR                 DATA_LF
+    DATA_LF      LF                 SIZE_START
+    TRAILER_START  CR               LAST_LF
+                 other              TRAILER
+    TRAILER      CR                 TRAILER_LF
+    TRAILER_LF   LF                 TRAILER_START
+    LAST_LF      LF                 DONE
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+
+from router.http1.errors import ProtocolError
+
+cdef enum:
+    LENGTH
+    UNTIL_CLOSE
+    SIZE_START
+    SIZE
+    EXTENSION
+    SIZE_LF
+    DATA
+    DATA_CR
+    DATA_LF
+    TRAILER_START
+    TRAILER
+    TRAILER_LF
+    LAST_LF
+    DONE
+    # Longest chunk-size line with its extensions, and longest trailer section.
+    MAX_LINE = 4096
+    MAX_TRAILERS = 65536
+
+
+cdef class Framing:
+    """Follows one body. `done` tells that its last byte was fed."""
+
+    def __init__(self, long long length=-1, bint chunked=False):
+        """A body of `length` bytes, in chunks, or (neither) up to the end."""
+        if length >= 0 and chunked:
+            raise ValueError("a body has a length or is chunked, not both")
+        self.state = SIZE_START if chunked else UNTIL_CLOSE if length < 0 else LENGTH
+        self.remaining = max(length, 0)
+        self.done = length == 0
+
+    def consume(self, bytes data not None, payload=None):
+        """Feeds `data`; how many of its bytes belong to the body.
+
+        Appends what is inside the chunks to `payload`, if that is a list. Raises
+        ProtocolError for wrong chunks.
+        """
+        return self.feed(data, 0, payload)
+
+    cdef bint at_chunk_boundary(self) noexcept:
+        return self.state == SIZE_START
+
+    cdef bint until_close(self) noexcept:
+        return self.state == UNTIL_CLOSE
+
+    cdef Py_ssize_t feed(self, bytes data, Py_ssize_t start, list payload) except -1:
+        """Feeds `data` from `start` on; how many bytes belong to the body."""
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(data) - start
+        cdef Py_ssize_t taken
+        if self.state == LENGTH:
+            taken = <Py_ssize_t> min(self.remaining, <long long> size)
+            self.remaining -= taken
+            self.done = self.remaining == 0
+        elif self.state == UNTIL_CLOSE:
+            taken = size
+        else:
+            return self._chunked(
+                <const unsigned char*> PyBytes_AS_STRING(data) + start, size, payload
+            )
+        if payload is not None and taken:
+            payload.append(data[start:start + taken])
+        return taken
+
+    cdef Py_ssize_t _chunked(
+        self, const unsigned char* p, Py_ssize_t size, list payload
+    ) except -1:
+        cdef Py_ssize_t at = 0, taken
+        while at < size and self.state != DONE:
+            if self.state == DATA:
+                taken = <Py_ssize_t> min(self.remaining, <long long> (size - at))
+                if payload is not None:
+                    payload.append((<const char*> p)[at:at + taken])
+                self.remaining -= taken
+                at += taken
+                if self.remaining == 0:
+                    self.state = DATA_CR
+            else:
+                self._control(p[at])
+                at += 1
+        self.done = self.state == DONE
+        return at
+
+    cdef int _control(self, unsigned char c) except -1:
+        """One step of the table, for every byte that is not a chunk's data."""
+        cdef int digit
+        if self.state == SIZE_START or self.state == SIZE:
+            digit = hex_digit(c)
+            if digit >= 0:
+                if self.state == SIZE_START:
+                    self.state = SIZE
+                    self.line = 0
+                    self.remaining = 0
+                self.line += 1
+                if self.line > 15:
+                    raise ProtocolError("a chunk size that is too large")
+                self.remaining = self.remaining * 16 + digit
+                return 0
+            if self.state == SIZE and c == c";":
+                self.state = EXTENSION
+                return 0
+            if self.state == SIZE and c == c"\r":
+                self.state = SIZE_LF
+                return 0
+            raise ProtocolError("a chunk size that is not a hexadecimal number")
+        if self.state == EXTENSION or self.state == TRAILER:
+            self.line += 1
+            if self.line > (MAX_LINE if self.state == EXTENSION else MAX_TRAILERS):
+                raise ProtocolError("chunk extensions or trailers that are too large")
+            if c == c"\r":
+                self.state = SIZE_LF if self.state == EXTENSION else TRAILER_LF
+            elif (c < 32 and c != c"\t") or c == 127:
+                raise ProtocolError("a control character in chunk extensions or trailers")
+            return 0
+        if self.state == TRAILER_START:
+            self.state = LAST_LF if c == c"\r" else TRAILER
+            if self.state == TRAILER and (c <= 32 or c == 127):
+                raise ProtocolError("a trailer that does not start with a name")
+            return 0
+        if self.state == DATA_CR:
+            if c != c"\r":
+                raise ProtocolError("a chunk that is longer than its size")
+            self.state = DATA_LF
+            return 0
+        if c != c"\n":
+            raise ProtocolError("a carriage return without a line feed in a chunked body")
+        if self.state == SIZE_LF:
+            self.state = DATA if self.remaining else TRAILER_START
+            self.line = 0
+        elif self.state == DATA_LF:
+            self.state = SIZE_START
+        elif self.state == TRAILER_LF:
+            self.state = TRAILER_START
+        else:
+            self.state = DONE
+        return 0
+
+
+cdef int hex_digit(unsigned char c) noexcept:
+    if c"0" <= c <= c"9":
+        return c - c"0"
+    if c"a" <= c | 0x20 <= c"f":
+        return (c | 0x20) - c"a" + 10
+    return -1
+
+
+cdef Framing no_body():
+    return Framing(0)
+
+
+cdef Framing body_of(long long length, bint chunked, bint until_close):
+    """The framing that a head declares; without one it is `until_close` or no body."""
+    if chunked:
+        return Framing(-1, True)
+    if length < 0 and not until_close:
+        return Framing(0)
+    return Framing(length)

@@ -1,0 +1,145 @@
+"""Which worker gets a request: from what it asks for to a slot, or to why there is none.
+
+Owns the rules between a RouteKey and a pool: requests without a model, unknown models,
+providers, data-parallel ranks, waiting. Knows the fleet as a snapshot only, and
+nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from router._core import Index, Pool, Slot
+from router.errors import (
+    BadRequest,
+    ModelNotFound,
+    ModelRequired,
+    NoAvailableWorkers,
+    RouterError,
+)
+from router.fleet.snapshot import Snapshot
+from router.fleet.worker import Worker
+from router.policy import Policy, Tried
+from router.proxy.hold import HoldQueue
+from router.proxy.meter import Meter
+from router.proxy.route import RouteKey
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a request asks of the fleet."""
+
+    key: RouteKey
+    has_body: bool
+    provider: str | None = None
+    rank: str | None = None
+
+
+class Chooser:
+    """Picks workers. A slot that is given is counted: whoever has it lets go of it."""
+
+    def __init__(
+        self, index: Index, policy: Policy, hold: HoldQueue, meter: Meter
+    ) -> None:
+        self._index = index
+        self._policy = policy
+        self._hold = hold
+        self._meter = meter
+
+    async def first(self, wish: Wish) -> Slot:
+        """A slot for a request, waited for if that is allowed.
+
+        Raises ModelNotFound, ModelRequired, BadRequest or NoAvailableWorkers.
+        """
+        slot = self.now(wish, ())
+        if slot is not None:
+            return slot
+        if self._hold.full:
+            if self._hold.timeout > 0:
+                self._meter.hold_rejections += 1
+            raise _nobody(wish)
+        self._meter.held += 1
+        ticket = self._hold.ticket()
+        deadline = asyncio.get_running_loop().time() + self._hold.timeout
+        while await self._hold.wait(ticket, deadline):
+            slot = self.now(wish, ())
+            if slot is not None:
+                return slot
+        self._meter.hold_timeouts += 1
+        raise _nobody(wish)
+
+    def now(self, wish: Wish, tried: Tried) -> Slot | None:
+        """A slot that was not tried yet, or None; it does not wait.
+
+        Raises ModelNotFound, ModelRequired or BadRequest where no waiting would help.
+        """
+        snapshot: Snapshot = self._index.current
+        pool = _pool(snapshot, wish)
+        if pool is None:
+            return None
+        provider = 0
+        if wish.provider is not None:
+            number = snapshot.provider(wish.provider)
+            if number is None:
+                return None
+            provider = number
+        if wish.rank is not None:
+            tried += _other_ranks(snapshot, pool, wish.rank)
+        return self._policy(pool, wish.key.session, tried, provider)
+
+    def release(self, slot: Slot) -> None:
+        """Lets go of a slot; the first request that waits may have it."""
+        self._index.slots.release(slot)
+        self._hold.wake_one()
+
+
+def _pool(snapshot: Snapshot, wish: Wish) -> Pool | None:
+    """The candidates, or None while it is not known that there can be none."""
+    model = wish.key.model
+    if model is None:
+        if not wish.has_body:
+            return snapshot.everyone
+        model = snapshot.default_model
+        if model is None:
+            if snapshot.pools:
+                raise ModelRequired(
+                    "The request names no model and this fleet serves several. "
+                    "Name one in `model`; GET /v1/models lists them."
+                )
+            return snapshot.wildcards
+    pool = snapshot.pool(model)
+    if pool is None and not snapshot.pending:
+        raise ModelNotFound(
+            f"The model `{model}` does not exist. GET /v1/models lists those that do."
+        )
+    return pool
+
+
+def _other_ranks(snapshot: Snapshot, pool: Pool, rank: str) -> Tried:
+    """Slots that are logical workers of another rank than the one the client wants.
+
+    A worker without ranks of its own is none of them: it gets the wish as it is.
+    """
+    wanted = int(rank) if rank.isascii() and rank.isdigit() else -1
+    members = set(pool.numbers().tolist())
+    others = []
+    matches = 0
+    for slot in snapshot.slots:
+        if slot.number in members:
+            worker: Worker = slot.owner
+            if worker.dp_rank is None or worker.dp_rank == wanted:
+                matches += 1
+            else:
+                others.append(slot)
+    if not matches and others:
+        raise BadRequest(
+            f"X-data-parallel-rank {rank} does not exist for this model.",
+            param="X-data-parallel-rank",
+        )
+    return tuple(others)
+
+
+def _nobody(wish: Wish) -> RouterError:
+    what = f"the model `{wish.key.model}`" if wish.key.model else "this request"
+    return NoAvailableWorkers(f"No worker is available for {what} now. Try again soon.")

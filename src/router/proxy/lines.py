@@ -1,0 +1,85 @@
+"""Header lines that the router writes.
+
+Owns what is added to heads on both ways, each line ready with its CRLF, and who a
+request is: its id. Knows nothing of how heads are parsed or written.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import count
+
+from router.fleet.worker import Worker
+from router.http1.head import Kind, RequestHead
+
+_X_REQUEST_ID = int(Kind.X_REQUEST_ID)
+
+
+class RequestIds:
+    """The id of each request: the client's own, or one made here.
+
+    `headers`, in lower case: the first that is present and not empty is the id.
+    """
+
+    def __init__(self, headers: tuple[bytes, ...]) -> None:
+        self._headers = tuple(name for name in headers if name != b"x-request-id")
+        self._first = headers[:1] == (b"x-request-id",)
+        self._prefix = os.urandom(8).hex().encode()
+        self._count = count(1)
+
+    def of(self, head: RequestHead) -> bytes:
+        """The request's id."""
+        own = head.value(_X_REQUEST_ID)
+        if own and self._first:
+            return own
+        for name in self._headers:
+            value = head.header(name)
+            if value:
+                return value
+        return own or self.new()
+
+    def new(self) -> bytes:
+        """An id that no other request of any router has."""
+        return b"%b%016x" % (self._prefix, next(self._count))
+
+
+class WorkerLines:
+    """What is said to each worker, and of it, in every head.
+
+    `api_key` goes to workers without a key of their own.
+    """
+
+    def __init__(self, api_key: str | None) -> None:
+        self._api_key = api_key
+        self._requests: dict[str, bytes] = {}
+        self._answers: dict[str, bytes] = {}
+
+    def of_request(self, worker: Worker) -> bytes:
+        """Host, the worker's key, its data-parallel rank."""
+        lines = self._requests.get(worker.id)
+        if lines is None:
+            lines = b"Host: %b\r\n" % worker.endpoint.authority.encode()
+            key = worker.api_key or self._api_key
+            if key:
+                lines += b"Authorization: Bearer %b\r\n" % key.encode()
+            if worker.dp_rank is not None:
+                lines += b"X-data-parallel-rank: %d\r\n" % worker.dp_rank
+            self._requests[worker.id] = lines
+        return lines
+
+    def of_answer(self, worker: Worker) -> bytes:
+        """Which worker it was: an opaque id."""
+        lines = self._answers.get(worker.id)
+        if lines is None:
+            lines = b"X-Router-Worker: %b\r\n" % worker.id.encode()
+            self._answers[worker.id] = lines
+        return lines
+
+    def has_key(self, worker: Worker) -> bool:
+        """Whether the client's Authorization gives way to a key of the worker's."""
+        return bool(worker.api_key or self._api_key)
+
+    def forget(self, worker: Worker) -> None:
+        """The worker is gone."""
+        self._requests.pop(worker.id, None)
+        self._answers.pop(worker.id, None)

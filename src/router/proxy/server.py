@@ -1,0 +1,186 @@
+"""The listening side: sockets, the ways a request can go, draining.
+
+Owns the listening socket, the connections of clients, and the one fork in the way of a
+request: paths of the router itself go to the admin application, as if it were a
+worker, everything else to the exchange.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from time import monotonic
+
+from router.errors import RouterError
+from router.http1.connection import Budget, Ticker
+from router.http1.downstream import Downstream, Request
+from router.http1.errors import ClientGone, ProtocolError, UpstreamLost, UpstreamTimeout
+from router.proxy import answers
+from router.proxy.exchange import Call, Exchange
+from router.proxy.lines import RequestIds
+from router.proxy.upstream import LocalConnections
+
+#: Seconds a client's connection is kept between requests: longer than the pools of
+#: clients keep theirs (Go 90, aiohttp 15, httpx 5), so that it is they who close.
+IDLE_SECONDS = 120.0
+#: Connections that may wait to be accepted; the system may allow fewer.
+BACKLOG = 2048
+#: Seconds in which a drained router still takes connections, so that a balancer that
+#: has not yet seen /readiness at 503 does not fail.
+DRAIN_GRACE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on what clients send. Times in seconds, sizes in bytes."""
+
+    header_timeout: float
+    write_timeout: float
+    max_payload: int
+    max_buffered: int
+
+
+class AdminDoor:
+    """The way of the router's own paths: to the application inside this process."""
+
+    def __init__(
+        self, connections: LocalConnections, exchange: Exchange, ids: RequestIds
+    ) -> None:
+        self._connections = connections
+        self._exchange = exchange
+        self._ids = ids
+
+    async def serve(self, request: Request) -> None:
+        """One request, from its head to the end of its answer."""
+        call = Call(request, self._ids.of(request.head), monotonic())
+        try:
+            upstream = None
+            if request.body is not None:
+                upstream = self._connections.take("admin")
+            if upstream is None:
+                upstream = await self._connections.connect(_Inside())
+            upstream.send(
+                request,
+                request.head.render(
+                    b"Host: router\r\nX-Router-Peer: %b\r\n%bX-Request-Id: %b\r\n"
+                    % (
+                        request.client.peer.encode(),
+                        request.client.forwarded_for,
+                        call.id,
+                    ),
+                    length=request.head.content_length,
+                    chunked=request.head.chunked,
+                ),
+                request.body,
+            )
+            try:
+                if request.body is None:
+                    request.stream_to(upstream)
+                await upstream.answered()
+            except BaseException:
+                upstream.abort()
+                raise
+            await self._exchange.pass_on(
+                call, upstream, b"X-Request-Id: %b\r\n" % call.id, 0.0
+            )
+            if upstream.reusable:
+                self._connections.give_back("admin", upstream)
+        except RouterError as error:
+            self._exchange.answer(call, error)
+        except (UpstreamLost, UpstreamTimeout, ProtocolError):
+            self._exchange.answer(call, RouterError("The admin API did not answer."))
+        except ClientGone:
+            pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """The address of what is in this process."""
+
+    host: str = ""
+    port: int = 0
+    tls: bool = False
+
+
+class Server:
+    """Listens, and gives each request to the exchange or to the admin application."""
+
+    def __init__(
+        self,
+        ticker: Ticker,
+        exchange: Exchange,
+        admin: AdminDoor,
+        is_admin: Callable[[bytes], bool],
+        ids: RequestIds,
+        limits: Limits,
+    ) -> None:
+        self._ticker = ticker
+        self._exchange = exchange
+        self._admin = admin
+        self._is_admin = is_admin
+        self._ids = ids
+        self._limits = limits
+        self._server: asyncio.Server | None = None
+        self.budget = Budget(limits.max_buffered)
+        self.draining = False
+
+    async def start(self, host: str, port: int) -> int:
+        """Starts listening; the port. Raises OSError for an address that is taken."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            self._connection, host, port, backlog=BACKLOG
+        )
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def drain(self, timeout: float) -> bool:
+        """Takes no new connections and lets running requests finish.
+
+        Waits `timeout` seconds at most; whether all were done by then.
+        """
+        self.draining = True
+        await asyncio.sleep(min(DRAIN_GRACE_SECONDS, timeout))
+        if self._server is not None:
+            self._server.close()
+        deadline = monotonic() + timeout
+        while clients := self.clients():
+            for client in clients:
+                client.drain()
+            if monotonic() > deadline:
+                return False
+            await asyncio.sleep(0.05)
+        return True
+
+    def close(self) -> None:
+        """Stops listening and cuts what is still open."""
+        if self._server is not None:
+            self._server.close()
+        for client in self.clients():
+            client.abort()
+
+    def clients(self) -> list[Downstream]:
+        """The open connections of clients."""
+        return [c for c in self._ticker.connections if isinstance(c, Downstream)]
+
+    def _connection(self) -> Downstream:
+        return Downstream(
+            self._serve,
+            self._refuse,
+            self._ticker,
+            self.budget,
+            head_timeout=self._limits.header_timeout,
+            idle_timeout=IDLE_SECONDS,
+            write_timeout=self._limits.write_timeout,
+            max_body=self._limits.max_payload,
+        )
+
+    def _serve(self, request: Request) -> Coroutine[None, None, None]:
+        if self._is_admin(request.head.path):
+            return self._admin.serve(request)
+        return self._exchange.serve(request)
+
+    def _refuse(self, status: int, what: str) -> bytes:
+        """The answer to what is not a request."""
+        error = answers.malformed(status, what)
+        return answers.render(error, self._ids.new(), keep_alive=False)

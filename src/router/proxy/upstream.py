@@ -1,0 +1,191 @@
+"""Connections to workers: made, kept, and given up in time.
+
+Owns the idle connections and the making of new ones, with its one time limit; what
+the operating system says went wrong is translated here and nowhere else. Knows nothing
+of requests. Workers close connections that were idle for 5 seconds, so ours are given
+up before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from router.errors import Overloaded, WorkerUnreachable
+from router.http1.connection import Ticker
+from router.http1.upstream import Upstream
+
+#: The system is out of descriptors or memory for sockets: our shortage, no worker's.
+_OUR_SHORTAGE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+#: Seconds between two looks at idle connections.
+_SWEEP_SECONDS = 1.0
+
+
+class Address(Protocol):
+    """Where to connect."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def tls(self) -> bool: ...
+
+
+class ConnectFailed(WorkerUnreachable):
+    """No connection could be made.
+
+    `kind`: refused (nobody listens), connect_timeout or unreachable.
+    """
+
+    def __init__(self, kind: str, reason: str) -> None:
+        super().__init__("The worker could not be reached.")
+        self.kind = kind
+        self.reason = reason
+
+
+class Connections:
+    """Connections to workers, by a key that is the same for the same address.
+
+    `connect_timeout`: seconds to make one. `idle_timeout`: seconds one is kept unused.
+    """
+
+    def __init__(
+        self, ticker: Ticker, *, connect_timeout: float, idle_timeout: float
+    ) -> None:
+        self._ticker = ticker
+        self._connect_timeout = connect_timeout
+        self._idle_timeout = idle_timeout
+        self._idle: dict[str, list[Upstream]] = {}
+        self._tls: ssl.SSLContext | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        """How many idle connections are kept."""
+        return sum(map(len, self._idle.values()))
+
+    def start(self) -> None:
+        """Starts giving up idle connections, on the running loop."""
+        loop = asyncio.get_running_loop()
+        self._sweeper = loop.call_later(_SWEEP_SECONDS, self._sweep)
+
+    def close(self) -> None:
+        """Closes all idle connections."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for key in list(self._idle):
+            self.forget(key)
+
+    def take(self, key: str) -> Upstream | None:
+        """An idle connection, the one used last, or None."""
+        idle = self._idle.get(key)
+        if not idle:
+            return None
+        oldest = time.monotonic() - self._idle_timeout
+        while idle:
+            upstream = idle.pop()
+            if upstream.idle and upstream.idle_since > oldest:
+                return upstream
+            upstream.abort()
+        return None
+
+    def give_back(self, key: str, upstream: Upstream) -> None:
+        """Keeps a connection for the next request."""
+        upstream.park()
+        try:
+            self._idle[key].append(upstream)
+        except KeyError:
+            self._idle[key] = [upstream]
+
+    def forget(self, key: str) -> None:
+        """Closes the idle connections of a worker that is gone."""
+        for upstream in self._idle.pop(key, ()):
+            upstream.abort()
+
+    async def connect(self, address: Address) -> Upstream:
+        """A new connection. Raises ConnectFailed, or Overloaded for our own shortage."""
+        # A task of its own, since a request's coroutine is none and has no timer.
+        task = asyncio.get_running_loop().create_task(self._connect(address))
+        try:
+            return await task
+        except BaseException:
+            # The client left while it was being made, or it failed.
+            task.cancel()
+            raise
+
+    async def _connect(self, address: Address) -> Upstream:
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                return await self._open(address)
+        except TimeoutError:
+            raise ConnectFailed("connect_timeout", "connect timed out") from None
+        except OSError as error:
+            if error.errno in _OUR_SHORTAGE:
+                raise Overloaded(
+                    "The router is out of descriptors for connections to workers."
+                ) from None
+            refused = isinstance(error, ConnectionRefusedError)
+            kind = "refused" if refused else "unreachable"
+            raise ConnectFailed(kind, error.strerror or str(error)) from None
+
+    async def _open(self, address: Address) -> Upstream:
+        if address.tls and self._tls is None:
+            self._tls = ssl.create_default_context()
+        _, upstream = await asyncio.get_running_loop().create_connection(
+            lambda: Upstream(self._ticker),
+            address.host,
+            address.port,
+            ssl=self._tls if address.tls else None,
+        )
+        return upstream
+
+    def _sweep(self) -> None:
+        """Closes what was idle for too long, and forgets workers without any."""
+        oldest = time.monotonic() - self._idle_timeout
+        for key, idle in list(self._idle.items()):
+            kept = []
+            for upstream in idle:
+                if upstream.idle and upstream.idle_since > oldest:
+                    kept.append(upstream)
+                else:
+                    upstream.abort()
+            if kept:
+                idle[:] = kept
+            else:
+                del self._idle[key]
+        self.start()
+
+
+class LocalConnections(Connections):
+    """Connections to a server in this very process, over socket pairs.
+
+    `accept()` makes the server's protocol for one connection. Nothing is left in the
+    file system, and nobody else can connect.
+    """
+
+    def __init__(
+        self, ticker: Ticker, accept: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
+        super().__init__(ticker, connect_timeout=5.0, idle_timeout=4.0)
+        self._accept = accept
+
+    async def _open(self, address: Address) -> Upstream:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        try:
+            ours.setblocking(False)
+            theirs.setblocking(False)
+            await loop.connect_accepted_socket(self._accept, theirs)
+            _, upstream = await loop.create_unix_connection(
+                lambda: Upstream(self._ticker), sock=ours
+            )
+        except BaseException:
+            ours.close()
+            theirs.close()
+            raise
+        return upstream
