@@ -1,15 +1,19 @@
 """What both ends have in common: what other compiled files may use."""
 
+cimport cython
+
 from router.http1.runner cimport Source
 
 cdef double now() noexcept
 
+@cython.final
 cdef class Ticker:
     cdef readonly set connections
     cdef object _loop
     cdef object _handle
     cdef double _interval
 
+@cython.final
 cdef class Budget:
     cdef readonly long long limit
     cdef readonly long long held

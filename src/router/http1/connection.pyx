@@ -5,6 +5,8 @@ looks at the deadlines of all of them, so that a request sets no timer. Knows no
 of HTTP.
 """
 
+cimport cython
+
 import asyncio
 
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
@@ -22,6 +24,7 @@ def monotonic():
     return now()
 
 
+@cython.final
 cdef class Ticker:
     """Looks at every connection's deadline each `interval` seconds."""
 
@@ -54,6 +57,7 @@ cdef class Ticker:
                 connection.expired()
 
 
+@cython.final
 cdef class Budget:
     """Bytes of bodies that may be held at once, all requests together."""
 

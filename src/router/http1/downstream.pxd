@@ -1,10 +1,13 @@
 """The client's end: what other compiled files may use."""
 
+cimport cython
+
 from router.http1.connection cimport Budget, Connection
 from router.http1.framing cimport Framing
 from router.http1.head cimport RequestHead
 from router.http1.runner cimport Runner
 
+@cython.final
 cdef class Request:
     cdef readonly RequestHead head
     cdef readonly Downstream client
@@ -26,6 +29,7 @@ cdef class Request:
     cdef int _completed(self) except -1
     cdef int _continue(self) except -1
 
+@cython.final
 cdef class Downstream(Connection):
     cdef object _serve
     cdef object _refuse

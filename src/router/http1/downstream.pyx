@@ -15,6 +15,8 @@ workers: an answer that is relayed comes through `Connection.forward`.
     TUNNEL      bytes of another protocol, both ways                either end's close
 """
 
+cimport cython
+
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
@@ -52,6 +54,7 @@ cdef enum:
 cdef double LINGER_SECONDS = 3.0
 
 
+@cython.final
 cdef class Request:
     """One request: its head, and its body whole or as a stream.
 
@@ -150,6 +153,7 @@ cdef class Request:
         return 0
 
 
+@cython.final
 cdef class Downstream(Connection):
     """One client's connection.
 

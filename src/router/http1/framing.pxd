@@ -1,5 +1,8 @@
 """Where a body ends: what other compiled files may use."""
 
+cimport cython
+
+@cython.final
 cdef class Framing:
     cdef int state
     cdef long long remaining

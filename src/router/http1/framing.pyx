@@ -22,6 +22,8 @@ bytes go out as they came; bodies of requests are taken out of their chunks.
     LAST_LF      LF                 DONE
 """
 
+cimport cython
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from router.http1.errors import ProtocolError
@@ -46,6 +48,7 @@ cdef enum:
     MAX_TRAILERS = 65536
 
 
+@cython.final
 cdef class Framing:
     """Follows one body. `done` tells that its last byte was fed."""
 

@@ -1,5 +1,7 @@
 """The heads of requests and answers: what other compiled files may use."""
 
+cimport cython
+
 cdef struct Field:
     unsigned int name
     unsigned int name_size
@@ -50,6 +52,7 @@ cdef class Head:
     cdef void _make_hop_by_hop(self, const char* name, unsigned int size) noexcept
     cdef Py_ssize_t _copy_fields(self, char* out, unsigned long long drop) noexcept
 
+@cython.final
 cdef class RequestHead(Head):
     cdef unsigned int method_size
     cdef unsigned int target
@@ -61,6 +64,7 @@ cdef class RequestHead(Head):
     cdef int _host(self) except -1
     cpdef bytes host(self)
 
+@cython.final
 cdef class ResponseHead(Head):
     cdef readonly int status
     cdef unsigned int reason_size

@@ -9,6 +9,8 @@ Anything two HTTP parsers could read differently is refused: RFC 9112, sections 
 3.2, 5 and 6.1 to 6.3, and never the lenient reading that they allow.
 """
 
+cimport cython
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
@@ -196,9 +198,6 @@ cdef class Head:
     the sender will go on using the connection.
     """
 
-    def __init__(self):
-        raise TypeError("heads are parsed, not made")
-
     def __dealloc__(self):
         free(self.fields)
 
@@ -357,6 +356,7 @@ cdef class Head:
         return written
 
 
+@cython.final
 cdef class RequestHead(Head):
     """The head of a request.
 
@@ -519,6 +519,7 @@ cdef class RequestHead(Head):
         return shrunk(head, at)
 
 
+@cython.final
 cdef class ResponseHead(Head):
     """The head of an answer. `status` is its code."""
 

@@ -1,5 +1,8 @@
 """Coroutines without tasks: what other compiled files may use."""
 
+cimport cython
+
+@cython.final
 cdef class Runner:
     cdef object _coroutine
     cdef object _finished
@@ -14,6 +17,7 @@ cdef class Source:
     cdef bint ready(self, int what) noexcept
     cdef int settle(self, int what) except -1
 
+@cython.final
 cdef class Wait:
     cdef Source source
     cdef int what

@@ -9,6 +9,8 @@ each time it is resumed, so that a resumption that came too early, or while the
 coroutine was running, does no harm and none is lost.
 """
 
+cimport cython
+
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 
@@ -34,6 +36,7 @@ cdef class Source:
         return 0
 
 
+@cython.final
 cdef class Wait:
     """Awaitable: ends when its source is ready."""
 
@@ -57,6 +60,7 @@ cdef Wait wait_for(Source source, int what):
     return wait
 
 
+@cython.final
 cdef class Runner:
     """Runs `coroutine`; calls `finished(error or None)` when it ended."""
 

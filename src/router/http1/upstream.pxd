@@ -1,11 +1,14 @@
 """The worker's end: what other compiled files may use."""
 
+cimport cython
+
 from router.http1.connection cimport Connection
 from router.http1.downstream cimport Downstream, Request
 from router.http1.framing cimport Framing
 from router.http1.head cimport ResponseHead
 from router.http1.runner cimport Runner
 
+@cython.final
 cdef class Upstream(Connection):
     cdef int state
     cdef int loss

@@ -15,6 +15,8 @@ Knows nothing of pools, retries or who the worker is.
     LOST        the connection is of no more use            -
 """
 
+cimport cython
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from router.http1.connection cimport Connection, Ticker, now
@@ -52,6 +54,7 @@ cdef enum:
     ONE_PIECE = 65536
 
 
+@cython.final
 cdef class Upstream(Connection):
     """One connection to a worker.
 

@@ -20,7 +20,7 @@ class Policy(Protocol):
     """Picks one of a pool's workers that can take a request now.
 
     `session`: what stays with one worker, if the policy knows sessions; None: nothing.
-    `tried`: slots not to give again. `provider`: only workers of this provider (0: any).
+    `tried`: slots not to give again. `provider`: only its workers (0: any).
     Returns a slot whose load is counted already, or None if there is no such worker.
     """
 

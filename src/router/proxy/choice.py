@@ -1,4 +1,4 @@
-"""Which worker gets a request: from what it asks for to a slot, or to why there is none.
+"""Which worker gets a request: from what it asks for to a slot, or to why not.
 
 Owns the rules between a RouteKey and a pool: requests without a model, unknown models,
 providers, data-parallel ranks, waiting. Knows the fleet as a snapshot only, and

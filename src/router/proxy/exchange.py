@@ -54,7 +54,16 @@ _X_DATA_PARALLEL_RANK = int(Kind.X_DATA_PARALLEL_RANK)
 class Call:
     """What is known of one request while it lives; then it is accounted for."""
 
-    __slots__ = ("began", "error", "id", "key", "request", "retries", "status", "worker")
+    __slots__ = (
+        "began",
+        "error",
+        "id",
+        "key",
+        "request",
+        "retries",
+        "status",
+        "worker",
+    )
 
     def __init__(self, request: Request, id: bytes, began: float) -> None:
         self.request = request

@@ -13,7 +13,7 @@ from itertools import count
 
 
 class HoldQueue:
-    """At most `size` waiting requests, none for longer than `timeout` seconds (0: none)."""
+    """At most `size` requests wait, each `timeout` seconds at most (0: not at all)."""
 
     def __init__(self, *, size: int, timeout: float) -> None:
         self.size = size

@@ -7,6 +7,7 @@ stands in the body is told, so that an alias can be replaced there and nowhere e
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from urllib.parse import parse_qs
@@ -42,7 +43,7 @@ class RouteKey:
 
 
 def wants_body(head: RequestHead) -> bool:
-    """Whether the body must be seen to route the request, or is small enough to hold."""
+    """Whether the body must be seen to route it, or is small enough to be held."""
     kind = content_type(head)
     if b"json" in kind or kind.startswith(b"multipart/form-data"):
         return True
@@ -69,14 +70,15 @@ def route_key(
         session = head.header(name)
         if session:
             break
+    sessions = bool(session_headers)
     if body:
         kind = content_type(head)
         if b"json" in kind:
-            return _from_json(body, session or None, bool(session_headers), strict=True)
+            return _from_json(body, session or None, sessions, strict=True)
         if kind.startswith(b"multipart/form-data"):
             return _from_form(head, body, session or None)
         if body[:1] == b"{":
-            return _from_json(body, session or None, bool(session_headers), strict=False)
+            return _from_json(body, session or None, sessions, strict=False)
     return RouteKey(_model_of_query(head.query), None, session or None)
 
 
@@ -105,10 +107,9 @@ def _session(body: bytes, found: list[tuple[int, int] | None]) -> bytes | None:
     places = list(found[2:])
     params = found[1]
     if params is not None and body[params[0]] == ord("{"):
-        try:
+        # What is not an object after all is the worker's to refuse.
+        with contextlib.suppress(ValueError):
             places.insert(0, members(body, (b"session_id",), *params)[0])
-        except ValueError:
-            pass  # Not an object after all; the worker will say so.
     for place in places:
         text = None if place is None else _text(body, place)
         if text:

@@ -108,7 +108,7 @@ class Connections:
             upstream.abort()
 
     async def connect(self, address: Address) -> Upstream:
-        """A new connection. Raises ConnectFailed, or Overloaded for our own shortage."""
+        """A new connection. Raises ConnectFailed, or Overloaded for want of sockets."""
         # A task of its own, since a request's coroutine is none and has no timer.
         task = asyncio.get_running_loop().create_task(self._connect(address))
         try:

@@ -1,0 +1,3 @@
+def members(
+    body: bytes, names: tuple[bytes, ...], start: int = 0, end: int | None = None
+) -> list[tuple[int, int] | None]: ...
