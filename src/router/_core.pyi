@@ -13,7 +13,7 @@ Nothing here takes a lock: every method is one uninterrupted step under the GIL.
 """
 
 from collections.abc import Iterable
-from typing import Self, SupportsIndex, final
+from typing import Any, Self, SupportsIndex, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ class Slot:
     the caller's: the core never looks at it.
     """
 
-    owner: object
+    owner: Any
     def __init__(self, *args: object, **kwargs: object) -> None:
         """TypeError: only `Slots.acquire` makes slots."""
 
@@ -210,7 +210,7 @@ class Index:
     @property
     def slots(self) -> Slots: ...
     @property
-    def current(self) -> object:
+    def current(self) -> Any:
         """What was published last; None before."""
 
     def publish(

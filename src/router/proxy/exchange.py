@@ -226,8 +226,9 @@ class Exchange:
         """Sends the request over a connection and awaits the answer's head."""
         request = call.request
         body = request.body
-        if body and worker.renames and call.key.model in worker.renames:
-            body = renamed(body, call.key, worker.renames[call.key.model])
+        name = worker.renames.get(call.key.model) if call.key.model else None
+        if body and name is not None:
+            body = renamed(body, call.key, name)
         head = request.head.render(
             self._lines(call, worker),
             length=-1 if body is None or not request.has_body else len(body),
