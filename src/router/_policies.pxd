@@ -305,15 +305,15 @@ cdef inline void _offer(Choice *choice, Bid *best, Bid *bid) noexcept nogil:
 
 cdef inline double _mean(const Choice *choice) noexcept nogil:
     # Mean load per unit of weight, over all that are available in the tier.
-    cdef Part *part
+    cdef const Group *group
     cdef double capacity = 0
     cdef int64_t total = 0
-    cdef int32_t i
+    cdef int32_t i, provider = choice.request.provider
     for i in range(choice.first, choice.end):
-        part = &choice.parts[i]
-        if part.count:
-            capacity += part.group.weight * part.group.count
-            total += part.group.total
+        group = choice.parts[i].group
+        if provider == 0 or group.provider == provider:
+            capacity += group.weight * group.count
+            total += group.total
     return total / capacity
 
 

@@ -27,8 +27,10 @@ def join(slots: Slots, group: int, count: int, first: int = 0) -> list[Slot]:
     return joined
 
 
-def pool_of(slots: Slots, members: Iterable[Slot], **more: object) -> Pool:
+def pool_of(
+    slots: Slots, members: Iterable[Slot], seed: int = 0, previous: Pool | None = None
+) -> Pool:
     """The pool of these slots, in the groups they are in now."""
     chosen = list(members)
     groups = sorted({slots.group_of(slot) for slot in chosen})
-    return Pool(slots, bits(slot.number for slot in chosen), groups, **more)  # type: ignore[arg-type]
+    return Pool(slots, bits(slot.number for slot in chosen), groups, seed, previous)
