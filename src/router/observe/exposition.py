@@ -1,8 +1,9 @@
 """Prometheus text: how families and samples are written.
 
 Owns the format and nothing that is counted. The largest fleets have tens of thousands
-of series that are rendered on the loop that also serves requests; `prometheus_client`
-needs over ten times as long for them, so it is used only for the process's own.
+of series, written on the loop that also serves requests: here line by line, so that
+requests come in between. `prometheus_client` writes a page in one piece and takes
+several times as long; it gives only what is told of the process.
 
 Format: https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4.
 """

@@ -1,0 +1,356 @@
+"""What is counted, and how Prometheus reads it.
+
+Owns the counters that the data plane increments (plain numbers: a request costs a few
+additions) and the list of metrics. A worker's and a model's series begin with its
+registration and end with its removal; names that clients make up are counted together,
+so that nobody can make the list grow. Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from prometheus_client import (
+    CollectorRegistry,
+    GCCollector,
+    ProcessCollector,
+    generate_latest,
+)
+
+from router.fleet.change import Change
+from router.fleet.registry import Registry
+from router.fleet.snapshot import Snapshot
+from router.fleet.worker import Status, Worker
+from router.observe.exposition import Histogram, family, labels
+
+#: Stands for every model name that no worker has, and for everything else unforeseen.
+OTHER = "other"
+#: Stands for requests without a model.
+NO_MODEL = "none"
+RETRY_REASONS = ("connect", "lost", "status", OTHER)
+UPSTREAM_ERRORS = (
+    "refused",  # nobody listens
+    "connect_timeout",
+    "unreachable",  # no route, no such name, ...
+    "lost",  # connected, then gone before the answer's first byte
+    "timeout",  # no answer in time
+    "bad_response",
+    "cut",  # died in the middle of an answer
+    "idle_timeout",  # fell silent in the middle of an answer
+    OTHER,
+)
+#: Status classes by status // 100; 0 is an attempt without an answer.
+_CLASSES = ("none", *(f"{number}xx" for number in range(1, 10)))
+
+
+class WorkerSeries:
+    """One worker's counters."""
+
+    __slots__ = ("answers", "labels")
+
+    def __init__(self, url: str) -> None:
+        self.labels = labels(worker=url)
+        self.answers = [0] * len(_CLASSES)
+
+
+class Metrics:
+    """The router's counters. Attributes are read and incremented in place."""
+
+    __slots__ = (
+        "_load_of",
+        "_models",
+        "_process",
+        "_registry",
+        "_version",
+        "_workers",
+        "aborts",
+        "buffered_bytes",
+        "connections",
+        "duration",
+        "first_byte",
+        "held",
+        "hold_rejections",
+        "hold_timeouts",
+        "hold_waiting",
+        "in_flight",
+        "resends",
+        "retries",
+        "upstream_errors",
+    )
+
+    def __init__(
+        self, registry: Registry, load_of: Callable[[Worker], int], version: str
+    ) -> None:
+        """Counts from zero, and follows the fleet from now on.
+
+        `load_of`: a worker's requests in flight. `version`: the router's own.
+        """
+        #: Client connections open, requests being served, bytes of bodies held.
+        self.connections = 0
+        self.in_flight = 0
+        self.buffered_bytes = 0
+        #: Requests whose client left before the answer was whole.
+        self.aborts = 0
+        #: Requests sent again because a reused connection had died; no retries.
+        self.resends = 0
+        #: Requests that wait for a worker now, ever had to, waited too long, and were
+        #: refused since too many waited.
+        self.hold_waiting = 0
+        self.held = 0
+        self.hold_timeouts = 0
+        self.hold_rejections = 0
+        self.duration = Histogram()
+        self.first_byte = Histogram()
+        self.retries = dict.fromkeys(RETRY_REASONS, 0)
+        self.upstream_errors = dict.fromkeys(UPSTREAM_ERRORS, 0)
+        snapshot = registry.snapshot
+        names = (OTHER, NO_MODEL, *snapshot.pools)
+        self._models = {name: [0] * len(_CLASSES) for name in names}
+        self._workers = {w.id: WorkerSeries(w.url) for w in snapshot.workers}
+        self._registry = registry
+        self._load_of = load_of
+        self._version = version
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+        GCCollector(registry=self._process)
+        registry.subscribe(self._follow)
+
+    def answered(self, model: str | None, status: int, seconds: float) -> None:
+        """A client was answered, by a worker or by the router itself.
+
+        `model`: as the client named it; None: the request had none.
+        `seconds`: from the request's head to the answer's end.
+        """
+        models = self._models
+        counts = models[NO_MODEL] if model is None else models.get(model)
+        (models[OTHER] if counts is None else counts)[status // 100] += 1
+        self.duration.observe(seconds)
+
+    def attempted(self, worker_id: str, status: int) -> None:
+        """A worker was tried. `status`: its answer's; 0: there was none."""
+        series = self._workers.get(worker_id)
+        if series is not None:
+            series.answers[status // 100] += 1
+
+    def retried(self, reason: str) -> None:
+        """A request goes to another worker. `reason`: one of RETRY_REASONS."""
+        self.retries[reason if reason in self.retries else OTHER] += 1
+
+    def upstream_failed(self, kind: str) -> None:
+        """An attempt failed. `kind`: one of UPSTREAM_ERRORS."""
+        errors = self.upstream_errors
+        errors[kind if kind in errors else OTHER] += 1
+
+    def _follow(self, change: Change) -> None:
+        for worker in change.added:
+            self._workers[worker.id] = WorkerSeries(worker.url)
+        for worker in change.removed:
+            self._workers.pop(worker.id, None)
+        for name in change.models_added:
+            self._models.setdefault(name, [0] * len(_CLASSES))
+        for name in change.models_removed:
+            if name not in (OTHER, NO_MODEL):
+                self._models.pop(name, None)
+
+    # --- rendering ----------------------------------------------------------------
+
+    def lines(self) -> Iterator[str]:
+        """The exposition, line by line. Between two lines other work may be done."""
+        snapshot = self._registry.snapshot
+        yield from self._requests()
+        yield from self._upstream()
+        yield from _fleet(snapshot)
+        yield from self._per_worker(snapshot)
+        yield generate_latest(self._process).decode().rstrip("\n")
+
+    def render(self) -> str:
+        """The exposition as one text."""
+        return "\n".join(chain(self.lines(), ("",)))
+
+    def _requests(self) -> Iterator[str]:
+        name = "fleetrouter_build_info"
+        version = labels(version=self._version, python=platform.python_version())
+        yield from family(name, "gauge", "What runs.", [f"{name}{{{version}}} 1"])
+        models = [(labels(model=name), counts) for name, counts in self._models.items()]
+        yield from _by_class(
+            "fleetrouter_requests_total",
+            "Requests answered, by model and class of the answer's status.",
+            models,
+        )
+        name = "fleetrouter_request_duration_seconds"
+        samples = self.duration.samples(name)
+        yield from family(
+            name, "histogram", "From a request's head to its answer's end.", samples
+        )
+        name = "fleetrouter_first_byte_seconds"
+        samples = self.first_byte.samples(name)
+        yield from family(
+            name, "histogram", "From a request's head to its answer's start.", samples
+        )
+        for name, kind, help, attribute in _SCALARS:
+            value = getattr(self, attribute)
+            yield from family(name, kind, help, [f"{name} {value}"])
+
+    def _upstream(self) -> Iterator[str]:
+        yield from _by_label(
+            "fleetrouter_retries_total",
+            "Requests that went to another worker, by what the last one did.",
+            "reason",
+            self.retries,
+        )
+        yield from _by_label(
+            "fleetrouter_upstream_errors_total",
+            "Failed attempts, by kind.",
+            "kind",
+            self.upstream_errors,
+        )
+
+    def _per_worker(self, snapshot: Snapshot) -> Iterator[str]:
+        """Only workers whose series have begun and not ended, in one order."""
+        series = self._workers
+        pairs = [
+            (worker, series[worker.id])
+            for worker in snapshot.workers
+            if worker.id in series
+        ]
+        name = "fleetrouter_worker_healthy"
+        yield from family(
+            name,
+            "gauge",
+            "1 if the worker is given requests.",
+            (
+                f"{name}{{{own.labels}}} {int(worker.status is Status.READY)}"
+                for worker, own in pairs
+            ),
+        )
+        name = "fleetrouter_worker_in_flight"
+        yield from family(
+            name,
+            "gauge",
+            "Requests that the worker serves now.",
+            (
+                f"{name}{{{own.labels}}} {self._load_of(worker)}"
+                for worker, own in pairs
+            ),
+        )
+        yield from _by_class(
+            "fleetrouter_worker_attempts_total",
+            "Attempts at a worker, by class of its answer's status.",
+            [(own.labels, own.answers) for _, own in pairs],
+        )
+
+
+#: (name, kind, help, attribute of Metrics)
+_SCALARS = (
+    (
+        "fleetrouter_requests_in_flight",
+        "gauge",
+        "Requests being served now.",
+        "in_flight",
+    ),
+    (
+        "fleetrouter_client_connections",
+        "gauge",
+        "Client connections open now.",
+        "connections",
+    ),
+    (
+        "fleetrouter_buffered_bytes",
+        "gauge",
+        "Bytes of request bodies held now.",
+        "buffered_bytes",
+    ),
+    (
+        "fleetrouter_client_aborts_total",
+        "counter",
+        "Requests whose client left before the answer was whole.",
+        "aborts",
+    ),
+    (
+        "fleetrouter_resends_total",
+        "counter",
+        "Requests sent again because a reused connection had died.",
+        "resends",
+    ),
+    (
+        "fleetrouter_hold_waiting",
+        "gauge",
+        "Requests that wait for a worker now.",
+        "hold_waiting",
+    ),
+    (
+        "fleetrouter_held_total",
+        "counter",
+        "Requests that had to wait for a worker.",
+        "held",
+    ),
+    (
+        "fleetrouter_hold_timeouts_total",
+        "counter",
+        "Requests that waited in vain.",
+        "hold_timeouts",
+    ),
+    (
+        "fleetrouter_hold_rejections_total",
+        "counter",
+        "Requests refused since too many waited.",
+        "hold_rejections",
+    ),
+)
+
+
+def _by_class(
+    name: str, help: str, rows: Sequence[tuple[str, Sequence[int]]]
+) -> Iterator[str]:
+    """A counter by status class; a class that never came has no series."""
+    return family(
+        name,
+        "counter",
+        help,
+        (
+            f'{name}{{{own},status="{status}"}} {count}'
+            for own, counts in rows
+            for status, count in zip(_CLASSES, counts, strict=True)
+            if count
+        ),
+    )
+
+
+def _by_label(
+    name: str, help: str, label: str, counts: Mapping[str, int]
+) -> Iterator[str]:
+    return family(
+        name,
+        "counter",
+        help,
+        [f'{name}{{{label}="{value}"}} {count}' for value, count in counts.items()],
+    )
+
+
+def _fleet(snapshot: Snapshot) -> Iterator[str]:
+    name = "fleetrouter_workers"
+    yield from family(
+        name,
+        "gauge",
+        "Workers by status.",
+        [f'{name}{{status="{status}"}} {n}' for status, n in snapshot.counts.items()],
+    )
+    readiness = [
+        (labels(model=model), state) for model, state in snapshot.readiness().items()
+    ]
+    name = "fleetrouter_model_workers"
+    yield from family(
+        name,
+        "gauge",
+        "Workers that could serve the model.",
+        [f"{name}{{{own}}} {state.total}" for own, state in readiness],
+    )
+    name = "fleetrouter_model_ready_workers"
+    yield from family(
+        name,
+        "gauge",
+        "Workers of the model that are ready.",
+        [f"{name}{{{own}}} {state.ready}" for own, state in readiness],
+    )
