@@ -59,6 +59,7 @@ class Metrics:
     """The router's counters. Attributes are read and incremented in place."""
 
     __slots__ = (
+        "_gauges",
         "_load_of",
         "_models",
         "_process",
@@ -66,15 +67,11 @@ class Metrics:
         "_version",
         "_workers",
         "aborts",
-        "buffered_bytes",
-        "connections",
         "duration",
         "first_byte",
         "held",
         "hold_rejections",
         "hold_timeouts",
-        "hold_waiting",
-        "in_flight",
         "resends",
         "retries",
         "upstream_errors",
@@ -87,17 +84,12 @@ class Metrics:
 
         `load_of`: a worker's requests in flight. `version`: the router's own.
         """
-        #: Client connections open, requests being served, bytes of bodies held.
-        self.connections = 0
-        self.in_flight = 0
-        self.buffered_bytes = 0
         #: Requests whose client left before the answer was whole.
         self.aborts = 0
         #: Requests sent again because a reused connection had died; no retries.
         self.resends = 0
-        #: Requests that wait for a worker now, ever had to, waited too long, and were
-        #: refused since too many waited.
-        self.hold_waiting = 0
+        #: Requests that had to wait for a worker, waited too long, and were refused
+        #: since too many waited.
         self.held = 0
         self.hold_timeouts = 0
         self.hold_rejections = 0
@@ -110,6 +102,7 @@ class Metrics:
         self._models = {name: [0] * len(_CLASSES) for name in names}
         self._workers = {w.id: WorkerSeries(w.url) for w in snapshot.workers}
         self._registry = registry
+        self._gauges: list[tuple[str, str, Callable[[], int]]] = []
         self._load_of = load_of
         self._version = version
         self._process = CollectorRegistry()
@@ -128,6 +121,10 @@ class Metrics:
         (models[OTHER] if counts is None else counts)[status // 100] += 1
         self.duration.observe(seconds)
 
+    def began(self, seconds: float) -> None:
+        """An answer's first byte went out, `seconds` after the request's head."""
+        self.first_byte.observe(seconds)
+
     def attempted(self, worker_id: str, status: int) -> None:
         """A worker was tried. `status`: its answer's; 0: there was none."""
         series = self._workers.get(worker_id)
@@ -142,6 +139,13 @@ class Metrics:
         """An attempt failed. `kind`: one of UPSTREAM_ERRORS."""
         errors = self.upstream_errors
         errors[kind if kind in errors else OTHER] += 1
+
+    def gauge(self, name: str, help: str, read: Callable[[], int]) -> None:
+        """Shows what `read` says at each rendering, as fleetrouter_<name>.
+
+        For what somebody else counts anyway, such as connections. Once per name.
+        """
+        self._gauges.append((f"fleetrouter_{name}", help, read))
 
     def _follow(self, change: Change) -> None:
         for worker in change.added:
@@ -174,6 +178,8 @@ class Metrics:
         version = labels(version=self._version, python=platform.python_version())
         yield from family(name, "gauge", "What runs.", [f"{name}{{{version}}} 1"])
         models = [(labels(model=name), counts) for name, counts in self._models.items()]
+        for name, help, read in self._gauges:
+            yield from family(name, "gauge", help, [f"{name} {read()}"])
         yield from _by_class(
             "fleetrouter_requests_total",
             "Requests answered, by model and class of the answer's status.",
@@ -189,9 +195,9 @@ class Metrics:
         yield from family(
             name, "histogram", "From a request's head to its answer's start.", samples
         )
-        for name, kind, help, attribute in _SCALARS:
+        for name, help, attribute in _COUNTERS:
             value = getattr(self, attribute)
-            yield from family(name, kind, help, [f"{name} {value}"])
+            yield from family(name, "counter", help, [f"{name} {value}"])
 
     def _upstream(self) -> Iterator[str]:
         yield from _by_label(
@@ -242,59 +248,30 @@ class Metrics:
         )
 
 
-#: (name, kind, help, attribute of Metrics)
-_SCALARS = (
-    (
-        "fleetrouter_requests_in_flight",
-        "gauge",
-        "Requests being served now.",
-        "in_flight",
-    ),
-    (
-        "fleetrouter_client_connections",
-        "gauge",
-        "Client connections open now.",
-        "connections",
-    ),
-    (
-        "fleetrouter_buffered_bytes",
-        "gauge",
-        "Bytes of request bodies held now.",
-        "buffered_bytes",
-    ),
+#: (name, help, attribute of Metrics)
+_COUNTERS = (
     (
         "fleetrouter_client_aborts_total",
-        "counter",
         "Requests whose client left before the answer was whole.",
         "aborts",
     ),
     (
         "fleetrouter_resends_total",
-        "counter",
         "Requests sent again because a reused connection had died.",
         "resends",
     ),
     (
-        "fleetrouter_hold_waiting",
-        "gauge",
-        "Requests that wait for a worker now.",
-        "hold_waiting",
-    ),
-    (
         "fleetrouter_held_total",
-        "counter",
         "Requests that had to wait for a worker.",
         "held",
     ),
     (
         "fleetrouter_hold_timeouts_total",
-        "counter",
         "Requests that waited in vain.",
         "hold_timeouts",
     ),
     (
         "fleetrouter_hold_rejections_total",
-        "counter",
         "Requests refused since too many waited.",
         "hold_rejections",
     ),
