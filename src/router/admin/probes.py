@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
 from aiohttp import web
 
-from router.admin.frame import answer
+from router.admin.frame import answer, encoded
 from router.errors import ModelNotFound
 from router.fleet.change import Change
 from router.fleet.registry import Registry
+from router.fleet.snapshot import Snapshot
 from router.fleet.worker import ModelCard, Status
 from router.observe.exposition import CONTENT_TYPE
 from router.observe.metrics import Metrics
@@ -40,6 +42,8 @@ class ProbeRoutes:
         self._min_ready = min_ready_workers
         self._draining = draining
         self._ever = bool(registry.snapshot.slots)
+        #: What /v1/models says of a snapshot: clients ask far more often than it changes.
+        self._models: tuple[Snapshot, bytes] | None = None
         registry.subscribe(self._follow)
 
     def routes(self) -> list[web.RouteDef]:
@@ -90,8 +94,12 @@ class ProbeRoutes:
 
     async def models(self, _: web.Request) -> web.Response:
         """What can be asked for now, as OpenAI lists it."""
-        cards = self._registry.snapshot.models()
-        return answer({"object": "list", "data": [_openai(card) for card in cards]})
+        snapshot = self._registry.snapshot
+        if self._models is None or self._models[0] is not snapshot:
+            data = [_openai(card) for card in snapshot.models()]
+            body = msgspec.json.encode({"object": "list", "data": data})
+            self._models = (snapshot, body)
+        return encoded(self._models[1])
 
     async def model(self, request: web.Request) -> web.Response:
         """One of them; ids may hold `/`, encoded or not."""

@@ -88,7 +88,8 @@ class Snapshot:
         for worker in self.workers:
             if worker.status is Status.READY:
                 own = {card.id: card for card in worker.models}
-                cards = own | cards
+                for name, card in own.items():
+                    cards.setdefault(name, card)
                 for name in worker.names - own.keys():
                     if name not in aliases:
                         aliases[name] = _alias_card(name, worker, own)
