@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from router.errors import BadRequest
+from router.fleet.discovery import static
 from router.settings import FLAGS, Settings, SettingsError, admin_key, load, read
 from router.settings.sources import Flag
 
@@ -167,13 +169,13 @@ def test_what_kubernetes_and_others_set_is_left_alone(
         (["--hold-timeout-secs", "-1"], "--hold-timeout-secs: -1.0 is not at least 0"),
         (["--connect-timeout-secs", "nan"], "'nan' is not a number"),
         (["--connect-timeout-secs", "1e400"], "is not a finite number"),
-        (["--worker-urls", "a:8000"], "'a:8000' is not a URL like http://host:8000"),
+        (["--worker-urls", "a:8000"], "'a:8000' is not a URL: no host"),
         (["--worker-urls", "ftp://a"], "'ftp://a' is not a URL like"),
         (["--worker-urls", "http://a:x"], "'http://a:x' is not a URL"),
         (["--worker-urls", "http://a:0"], "'http://a:0' is not a URL like"),
         (["--worker-urls", "http://a?b"], "is more than a base URL"),
         (["--worker-urls", "http://a/v1"], "is more than a base URL"),
-        (["--worker-urls", "http://a", "http://a/"], "http://a stands twice"),
+        (["--worker-urls", "http://a", "HTTP://A:80/"], "http://a stands twice"),
         (["--model-alias", "a"], "'a' is not ALIAS=MODEL"),
         (["--model-alias", "a="], "a= is not ALIAS=MODEL"),
         (["--model-alias", "a=m", "a=n"], "a is given two models"),
@@ -231,6 +233,48 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "router.yaml"
     path.write_text("# nothing yet\n")
     assert load(["--config", str(path)], {}) == Settings(config=str(path))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a",
+        "HTTP://A.b-c_d.:80/",
+        "https://a:443",
+        "https://a:80",
+        "http://[0:0::1]:08000",
+        "http://[::ffff:1.2.3.4]",
+        "http://1.2.3.4:9",
+        "http://[fe80::1%25eth0]",
+        "http://[::1",
+        "http://-a",
+        "http://a-",
+        "http://a:",
+        "http://a:0",
+        "http://a:99999",
+        "http://a:+8",
+        "http://a//",
+        "http://a/v1",
+        "http://a?",
+        "http://a#",
+        "http://a;b",
+        "http://\u00e4",
+        "http:/a",
+        "http://",
+        "http://b@a",
+        "http://a@0",
+        "http://" + "a" * 253,
+        "http://" + "a" * 254,
+    ],
+)
+def test_a_worker_url_is_what_the_fleet_takes_and_written_its_way(url: str) -> None:
+    """Or a mistake would come out only when the router has started."""
+    try:
+        (expected,) = (item.url for item in static.registrations([url]))
+    except BadRequest:
+        assert len(mistakes("--worker-urls", url)) == 1
+    else:
+        assert load(["--worker-urls", url], {}).worker_urls == (expected,)
 
 
 def test_every_mistake_is_named_in_one_go(tmp_path: Path) -> None:
@@ -300,6 +344,7 @@ def test_a_key_is_read_from_a_file_without_its_final_newline(tmp_path: Path) -> 
         ["--apikey", "sk-secret"],
         ["--apikey=sk-secret"],
         ["--worker-urls", "http://user:sk-secret@host"],
+        ["--worker-urls", "http://user:sk-secret@[host"],
     ],
 )
 def test_a_key_is_never_shown(argv: list[str]) -> None:

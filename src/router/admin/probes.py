@@ -42,7 +42,7 @@ class ProbeRoutes:
         self._min_ready = min_ready_workers
         self._draining = draining
         self._ever = bool(registry.snapshot.slots)
-        #: What /v1/models says of a snapshot: clients ask far more often than it changes.
+        #: What /v1/models says of a snapshot; it is asked more often than it changes.
         self._models: tuple[Snapshot, bytes] | None = None
         registry.subscribe(self._follow)
 

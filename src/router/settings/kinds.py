@@ -7,6 +7,7 @@ setting by name.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 from collections import Counter
@@ -187,25 +188,38 @@ class Secret(Kind):
 
 
 class WorkerURL(Kind):
-    """The base URL of a worker: scheme, host and port; a final slash is dropped."""
+    """The base URL of a worker, in the one way that the fleet writes it: lower case,
+    without the scheme's default port and a final slash."""
 
     metavar = "URL"
+    _PORTS = MappingProxyType({"http": 80, "https": 443})
+    _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?\.?")
 
     def parse(self, raw: object) -> str:
         if not isinstance(raw, str) or not re.fullmatch(r"[!-~]+", raw):
             raise Mistake(f"{raw!r} is not a URL")
+        if "@" in raw:  # not quoted: what stands before it may be a password
+            raise Mistake("a URL that holds a user, a password or a rank")
         try:
             parts = urlsplit(raw)
             port = parts.port
+            host = self._host(parts.hostname or "")
         except ValueError as error:
             raise Mistake(f"{raw!r} is not a URL: {error}") from None
-        if "@" in parts.netloc:
-            raise Mistake("a URL that holds a user or password: use --api-key")
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        if parts.scheme not in self._PORTS or port == 0 or parts.netloc.endswith(":"):
             raise Mistake(f"{raw!r} is not a URL like http://host:8000")
         if parts.path not in ("", "/") or "?" in raw or "#" in raw:
             raise Mistake(f"{raw!r} is more than a base URL like http://host:8000")
-        return raw.removesuffix("/")
+        shown = "" if port in (None, self._PORTS[parts.scheme]) else f":{port}"
+        return f"{parts.scheme}://{host}{shown}"
+
+    def _host(self, host: str) -> str:
+        """Raises ValueError."""
+        if ":" in host and "%" not in host:
+            return f"[{ipaddress.IPv6Address(host).compressed}]"
+        if not self._NAME.fullmatch(host):
+            raise ValueError("no host name or address as in http://host:8000")
+        return host
 
 
 class HeaderName(Kind):
