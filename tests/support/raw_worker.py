@@ -203,6 +203,53 @@ def by_path(routes: dict[bytes, Script], other: Script) -> Script:
     return script
 
 
+def body_of(request: bytes) -> bytes:
+    """The body of a request as the wire had it, chunked coding undone."""
+    head, _, body = request.partition(b"\r\n\r\n")
+    if b"\r\ntransfer-encoding:" not in head.lower():
+        return body
+    plain = b""
+    while body:
+        size, _, rest = body.partition(b"\r\n")
+        count = int(size.partition(b";")[0], 16)
+        if count == 0:
+            break
+        plain += rest[:count]
+        body = rest[count + 2 :]
+    return plain
+
+
+Exchange = Callable[[RawConnection, bytes], None]
+
+
+def saying(*pieces: bytes, delay: float = 0.0) -> Exchange:
+    """Answers a request with these pieces."""
+    return lambda connection, request: connection.send(*pieces, delay=delay)
+
+
+def like_vllm(model: str, other: Exchange) -> Script:
+    """Healthy, lists `model`, and leaves every other request to `other`.
+
+    Only the other requests are kept in `requests`.
+    """
+    card = f'{{"id":"{model}","object":"model","root":"{model}","parent":null}}'
+    models = f'{{"object":"list","data":[{card}]}}'.encode()
+    known = {b"/health": b"", b"/v1/models": models}
+
+    def script(connection: RawConnection) -> None:
+        while request := connection.read_request():
+            path = request.split(b" ", 2)[1]
+            if path in known:
+                connection.requests.pop()
+                length = f"Content-Length: {len(known[path])}\r\n\r\n".encode()
+                head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                connection.send(head + length + known[path])
+            else:
+                other(connection, request)
+
+    return script
+
+
 class RawWorker:
     """Listens on a loopback port and runs a script on every connection."""
 

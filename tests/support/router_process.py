@@ -3,12 +3,15 @@
     with RouterProcess("--worker-urls", *fleet.urls) as router:
         requests go to router.url
 
+    async with serving("--worker-urls", *fleet.urls) as router:      # beside a loop
+
 Leaving ends it with SIGTERM, after a while with SIGKILL, and checks that nothing of
 it is left. What it logged is in `router.logs()`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -17,6 +20,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
@@ -204,3 +209,16 @@ def _group_exists(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+@asynccontextmanager
+async def serving(*flags: str) -> AsyncIterator[RouterProcess]:
+    """A router process beside a running loop, which is never blocked by it."""
+    router = RouterProcess(*flags)
+    await asyncio.to_thread(router.start)
+    try:
+        yield router
+    except BaseException as problem:
+        await asyncio.to_thread(router.__exit__, type(problem), problem, None)
+        raise
+    await asyncio.to_thread(router.__exit__, None, None, None)

@@ -11,8 +11,11 @@ from tests.support.raw_worker import (
     RawWorker,
     answer,
     answer_in_turn,
+    body_of,
     by_path,
     cut_after,
+    like_vllm,
+    saying,
     swallow,
 )
 
@@ -151,3 +154,31 @@ def test_a_worker_that_refuses_keeps_the_connections_it_has() -> None:
 def test_a_free_port_has_nobody_listening() -> None:
     with pytest.raises(ConnectionRefusedError):
         RawClient(free_port())
+
+
+def test_a_worker_like_vllm_answers_probes_and_keeps_only_the_rest() -> None:
+    with RawWorker(like_vllm("m", saying(OK))) as worker:
+        with RawClient(worker.port) as client:
+            client.send(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.read_answer().body == b""
+            client.send(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b'"id":"m"' in client.read_answer().body
+            client.send(post("/v1/completions", b"{}"))
+            assert client.read_answer().body == b"ok"
+        assert worker.requests == [post("/v1/completions", b"{}")]
+
+
+@pytest.mark.parametrize(
+    ("request_", "body"),
+    [
+        (post("/", b"abc"), b"abc"),
+        (b"GET / HTTP/1.1\r\n\r\n", b""),
+        (
+            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"3;a=b\r\nabc\r\n2\r\n\r\n\r\n0\r\nX: y\r\n\r\n",
+            b"abc\r\n",
+        ),
+    ],
+)
+def test_the_body_of_a_request_is_what_was_meant(request_: bytes, body: bytes) -> None:
+    assert body_of(request_) == body
