@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from router.cli import cli
+from tests.edge.fleet import running_admin
 
 W = {
     "id": "w-1",
@@ -166,6 +168,28 @@ def test_what_goes_wrong_is_said_in_one_line(
     result = workers(router, "list")
     assert (result.exit_code, said in result.output) == (1, True)
     assert len(result.output.splitlines()) == 1
+
+
+async def test_a_worker_comes_and_goes_through_a_real_admin_api() -> None:
+    async with running_admin(admin_api_key="sk") as admin:
+        base = str(admin.client.make_url(""))
+
+        async def said(*argv: str) -> str:
+            result = await asyncio.to_thread(
+                CliRunner().invoke,
+                cli,
+                ["workers", *argv, "--router", base, "--admin-api-key", "sk"],
+            )
+            assert result.exit_code == 0
+            return result.output
+
+        url = "http://10.0.0.1:8000"
+        assert (await said("add", url, "--model", "m")).endswith(f" {url}\n")
+        assert (await said("add", url)).startswith("replaced ")
+        (worker,) = admin.fleet.registry.workers()
+        assert worker.id in await said("list")
+        assert await said("remove", url) == f"removed {worker.id} {url}\n"
+        assert json.loads(await said("list", "--json"))["total"] == 0
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "nowhere", "ftp://a"])

@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from router.admin import build_metrics
 from router.observe.exposition import BOUNDS, Histogram, family, labels
 from router.observe.metrics import RETRY_REASONS, UPSTREAM_ERRORS
+from router.proxy.meter import Meter
 from tests.edge.fleet import Admin, Fleet, make_fleet
 from tests.edge.test_admin_workers import A, B
 
@@ -138,6 +139,16 @@ async def test_the_plain_counters_are_read_as_they_are() -> None:
         "hold_rejections_total": 11,
     }.items():
         assert series[f"fleetrouter_{name}", frozenset()] == count
+
+
+async def test_the_data_plane_counts_with_it() -> None:
+    """And a client that left before there was an answer is no answer of any class."""
+    fleet = make_fleet()
+    meter: Meter = fleet.metrics
+    meter.held += 2
+    meter.answered(None, 0, 0.5)
+    assert value(fleet, "held_total") == 2
+    assert value(fleet, "requests_total", model="none", status="none") == 1
 
 
 async def test_reasons_and_kinds_are_a_closed_set() -> None:

@@ -113,7 +113,8 @@ class Metrics:
     def answered(self, model: str | None, status: int, seconds: float) -> None:
         """A client was answered, by a worker or by the router itself.
 
-        `model`: as the client named it; None: the request had none.
+        `model`: as the client named it; None: the request had none. `status`: 0 if the
+        client left before there was an answer.
         `seconds`: from the request's head to the answer's end.
         """
         models = self._models
