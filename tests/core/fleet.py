@@ -34,3 +34,11 @@ def pool_of(
     chosen = list(members)
     groups = sorted({slots.group_of(slot) for slot in chosen})
     return Pool(slots, bits(slot.number for slot in chosen), groups, seed, previous)
+
+
+def chi_square(counts: list[int]) -> float:
+    """Of the counts against all being equal, in standard deviations from its mean."""
+    expected = sum(counts) / len(counts)
+    freedom = len(counts) - 1
+    statistic = sum((count - expected) ** 2 / expected for count in counts)
+    return float((statistic - freedom) / (2 * freedom) ** 0.5)
