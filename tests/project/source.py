@@ -10,6 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "router"
 
+#: Modules, what other modules may cimport of them, parts that are included in them.
+CYTHON = {".pyx", ".pxd", ".pxi"}
 #: Made by tools, not written by anybody.
 _GENERATED = {"build", "dist", "results", "run", "__pycache__"}
 #: (base, names) of `from base import names`, or (plain) of `import plain`.
@@ -39,8 +41,9 @@ def sources(top: str, *suffixes: str) -> list[Path]:
 
 
 def modules(*tops: str) -> list[Path]:
-    """The .py, .pyx and .pyi files below these directories of the project."""
-    return [path for top in tops for path in sources(top, ".py", ".pyx", ".pyi")]
+    """The Python and Cython files below these directories of the project."""
+    kinds = {".py", ".pyi", *CYTHON}
+    return [path for top in tops for path in sources(top, *kinds)]
 
 
 def dotted(path: Path) -> str:
@@ -52,7 +55,7 @@ def dotted(path: Path) -> str:
 def imports(path: Path) -> set[str]:
     """What of ours a module imports: see `imports_in`."""
     package = ".".join(["router", *path.relative_to(PACKAGE).parent.parts])
-    return imports_in(path.read_text(), package, cython=path.suffix == ".pyx")
+    return imports_in(path.read_text(), package, cython=path.suffix in CYTHON)
 
 
 def imports_in(source: str, package: str, *, cython: bool = False) -> set[str]:
