@@ -17,7 +17,8 @@ from router.fleet.worker import Endpoint
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 #: Names as DNS and container networks use them: letters, digits, `-`, `_`, dots.
-_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?\Z")
+_LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*\.?\Z")
 #: base URL, and the rank behind it.
 _RANKED = re.compile(r"(.*)@(\d{1,9})\Z", re.DOTALL)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from router._core import Index, Slot
+from router._core import Index, Slot, Slots
 from router.fleet.assembly import Assembly, Built, bit_words, grown, hash64, put_bit
 from router.fleet.change import Change, Registered
 from router.fleet.directory import Directory
@@ -71,7 +71,7 @@ class Registry:
         self._unlisted_wildcard = unlisted_wildcard
         self._scheduler = scheduler
         self._clock = clock
-        self._callbacks: list[Callable[[Change], None]] = []
+        self._callbacks: tuple[Callable[[Change], None], ...] = ()
 
         self._lock = threading.Lock()
         self._assembly = Assembly(self._slots)
@@ -92,6 +92,11 @@ class Registry:
         current = self._index.current
         assert isinstance(current, Snapshot)
         return current
+
+    @property
+    def slots(self) -> Slots:
+        """The workers' places in the core: loads, and releases of them."""
+        return self._slots
 
     # --- membership -----------------------------------------------------------------
 
@@ -211,9 +216,16 @@ class Registry:
 
     # --- publication ------------------------------------------------------------------
 
-    def subscribe(self, callback: Callable[[Change], None]) -> None:
-        """Calls back after each publication, outside the lock, on its thread."""
-        self._callbacks.append(callback)
+    def subscribe(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+        """Calls back after each publication, outside the lock, on its thread.
+
+        Gives the function that ends it.
+        """
+        self._callbacks = (*self._callbacks, callback)
+        return lambda: self._unsubscribe(callback)
+
+    def _unsubscribe(self, callback: Callable[[Change], None]) -> None:
+        self._callbacks = tuple(c for c in self._callbacks if c is not callback)
 
     def flush(self) -> None:
         """Publishes what is not published yet."""

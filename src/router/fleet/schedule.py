@@ -190,7 +190,9 @@ class Schedule(Generic[Key]):
             share = self._random.uniform(1 - JITTER, 1 + JITTER)
             self._plan(self._checks, key, now + self._interval * share)
         else:
-            self._plan(self._repeats, key, now + vitals.pause)
+            # Servers that came together are spread, for the rate is theirs together.
+            share = self._random.uniform(0.4, 1) if vitals.pause == FIRST_PAUSE else 1
+            self._plan(self._repeats, key, now + vitals.pause * share)
             vitals.pause = min(vitals.pause * PAUSE_GROWTH, LONGEST_PAUSE)
 
     def _plan(self, queue: list[tuple[float, int, Key]], key: Key, due: float) -> None:
