@@ -73,14 +73,18 @@ def routed(
     snapshot = registry.snapshot
     pool = snapshot.everyone if model is None else snapshot.pool(model)
     number = 0 if provider is None else snapshot.provider(provider)
-    return set() if pool is None or number is None else drawn(pool, number)
+    if pool is None or number is None:
+        return set()
+    return drawn(registry, pool, number)
 
 
-def drawn(pool: Pool, provider: int = 0) -> set[str]:
+def drawn(registry: Registry, pool: Pool, provider: int = 0) -> set[str]:
     """URLs of all that the pool gives, one after the other; nothing stays counted."""
     tried: tuple[Slot, ...] = ()
     while (slot := pool.least_load(tried, provider)) is not None:
         tried = (*tried, slot)
+    for slot in tried:
+        registry.slots.release(slot)
     urls = {owner(slot).url for slot in tried}
     assert len(urls) == len(tried), "a worker was given twice"
     return urls

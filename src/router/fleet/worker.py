@@ -141,6 +141,9 @@ class Worker:
     #: Its place in the core for its whole life; `slot.owner` is the newest Worker.
     slot: Slot = field(repr=False, compare=False)
 
+    def __hash__(self) -> int:
+        return hash(self.id)
+
 
 def to_json(worker: Worker, load: int) -> dict[str, object]:
     """The worker as the admin API shows it. Secrets are left out.
