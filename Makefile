@@ -35,11 +35,12 @@ demo: build
 test: build
 	$(BIN)/python -m pytest
 
+# cython-lint starts pycodestyle by its name.
 # The stubs are held to the compiled modules by stubtest, without an allowlist.
 lint: build
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/cython-lint src
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint src
 	$(BIN)/mypy
 	$(if $(COMPILED),$(BIN)/stubtest $(COMPILED))
 	if [ -x $(BIN)/zizmor ]; then $(BIN)/zizmor --offline -q .github/workflows; fi
