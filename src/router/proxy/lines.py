@@ -43,6 +43,10 @@ class RequestIds:
         return b"%b%016x" % (self._prefix, next(self._count))
 
 
+#: Workers whose lines are kept ready. Past it they are made anew, in microseconds.
+_MOST_KEPT = 32_768
+
+
 class WorkerLines:
     """What is said to each worker, and of it, in every head.
 
@@ -51,35 +55,32 @@ class WorkerLines:
 
     def __init__(self, api_key: str | None) -> None:
         self._api_key = api_key
-        self._requests: dict[str, bytes] = {}
-        self._answers: dict[str, bytes] = {}
+        # By id: what the lines say of a worker is the same for its whole life.
+        self._kept: dict[str, tuple[bytes, bytes]] = {}
 
     def of_request(self, worker: Worker) -> bytes:
         """Host, the worker's key, its data-parallel rank."""
-        lines = self._requests.get(worker.id)
-        if lines is None:
-            lines = b"Host: %b\r\n" % worker.endpoint.authority.encode()
-            key = worker.api_key or self._api_key
-            if key:
-                lines += b"Authorization: Bearer %b\r\n" % key.encode()
-            if worker.dp_rank is not None:
-                lines += b"X-data-parallel-rank: %d\r\n" % worker.dp_rank
-            self._requests[worker.id] = lines
-        return lines
+        kept = self._kept.get(worker.id)
+        return (self._make(worker) if kept is None else kept)[0]
 
     def of_answer(self, worker: Worker) -> bytes:
         """Which worker it was: an opaque id."""
-        lines = self._answers.get(worker.id)
-        if lines is None:
-            lines = b"X-Router-Worker: %b\r\n" % worker.id.encode()
-            self._answers[worker.id] = lines
-        return lines
+        kept = self._kept.get(worker.id)
+        return (self._make(worker) if kept is None else kept)[1]
 
     def has_key(self, worker: Worker) -> bool:
         """Whether the client's Authorization gives way to a key of the worker's."""
         return bool(worker.api_key or self._api_key)
 
-    def forget(self, worker: Worker) -> None:
-        """The worker is gone."""
-        self._requests.pop(worker.id, None)
-        self._answers.pop(worker.id, None)
+    def _make(self, worker: Worker) -> tuple[bytes, bytes]:
+        lines = b"Host: %b\r\n" % worker.endpoint.authority.encode()
+        key = worker.api_key or self._api_key
+        if key:
+            lines += b"Authorization: Bearer %b\r\n" % key.encode()
+        if worker.dp_rank is not None:
+            lines += b"X-data-parallel-rank: %d\r\n" % worker.dp_rank
+        if len(self._kept) >= _MOST_KEPT:
+            self._kept.clear()
+        made = (lines, b"X-Router-Worker: %b\r\n" % worker.id.encode())
+        self._kept[worker.id] = made
+        return made
