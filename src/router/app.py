@@ -26,6 +26,7 @@ from router.fleet.discovery import static
 from router.fleet.health import Health
 from router.fleet.models import ModelReader
 from router.fleet.registry import Registry
+from router.fleet.worker import Worker
 from router.http1.connection import Ticker
 from router.observe import logs
 from router.observe.metrics import Metrics
@@ -115,7 +116,11 @@ class Router:
             unlisted_wildcard=settings.unlisted_workers == "wildcard",
             scheduler=loop.call_later,
         )
-        metrics = Metrics(registry, index.slots)
+
+        def load_of(worker: Worker) -> int:
+            return index.slots.load_of(worker.slot)
+
+        metrics = Metrics(registry, load_of, __version__)
         session = await stack.enter_async_context(fetch.open_session())
         models = ModelReader(
             registry,
@@ -162,7 +167,7 @@ class Router:
             registry,
             metrics,
             session,
-            index.slots.load_of,
+            load_of,
             admin_api_key=settings.admin_api_key,
             worker_api_key=settings.api_key,
             min_ready_workers=settings.min_ready_workers,
@@ -191,6 +196,18 @@ class Router:
                 max_buffered=settings.max_buffered_bytes,
             ),
         )
+        for name, help, read in (
+            (
+                "requests_in_flight",
+                "Requests being served.",
+                lambda: exchange.in_flight,
+            ),
+            ("client_connections", "Open now.", lambda: len(server.clients())),
+            ("idle_worker_connections", "Kept for reuse.", lambda: len(connections)),
+            ("buffered_bytes", "Of request bodies.", lambda: server.budget.held),
+            ("hold_waiting", "Requests that wait for a worker.", lambda: len(hold)),
+        ):
+            metrics.gauge(name, help, read)
         self.port = await server.start(settings.host, settings.port)
         self._server = server
         stack.callback(server.close)
@@ -302,7 +319,7 @@ class _Accounts:
     def __call__(self, call: Call) -> None:
         seconds = monotonic() - call.began
         if call.status:
-            self._metrics.answered(call.key.model, call.status, seconds)
+            self._metrics.answered(call.wish.model, call.status, seconds)
         if self._access is not None:
             request = call.request
             self._access(
@@ -313,7 +330,7 @@ class _Accounts:
                 status=call.status or 499,
                 seconds=seconds,
                 sent=request.sent,
-                model=call.key.model,
+                model=call.wish.model,
                 worker=None if call.worker is None else call.worker.id,
             )
 

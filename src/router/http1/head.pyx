@@ -12,6 +12,7 @@ Anything two HTTP parsers could read differently is refused: RFC 9112, sections 
 cimport cython
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.tuple cimport PyTuple_GET_SIZE
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy
@@ -315,6 +316,35 @@ cdef class Head:
             if field.name_size == size and same_name(p + field.name, wanted, size):
                 return p[field.value:field.value + field.value_size]
         return None
+
+    def first(self, tuple names not None):
+        """The first value that is not empty of the fields named, by order of `names`.
+
+        None if there is none. Names are bytes in lower case.
+        """
+        cdef const char* p = PyBytes_AS_STRING(self.raw)
+        cdef Field* field
+        cdef Py_ssize_t best = PyTuple_GET_SIZE(names), i
+        cdef bytes name
+        cdef int at, found = -1
+        for at in range(self.count):
+            field = &self.fields[at]
+            for i in range(best):
+                name = <bytes> names[i]
+                if (
+                    PyBytes_GET_SIZE(name) == field.name_size
+                    and field.value_size
+                    and same_name(
+                        p + field.name, PyBytes_AS_STRING(name), field.name_size
+                    )
+                ):
+                    best = i
+                    found = at
+                    break
+        if found < 0:
+            return None
+        field = &self.fields[found]
+        return p[field.value:field.value + field.value_size]
 
     def value(self, int kind):
         """The first value of a known kind of field (see `Kind`), or None."""

@@ -1,6 +1,6 @@
 """Which worker gets a request: from what it asks for to a slot, or to why not.
 
-Owns the rules between a RouteKey and a pool: requests without a model, unknown models,
+Owns the rules between a wish and a pool: requests without a model, unknown models,
 providers, data-parallel ranks, waiting. Knows the fleet as a snapshot only, and
 nothing of HTTP.
 """
@@ -8,7 +8,6 @@ nothing of HTTP.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 from router._core import Index, Pool, Slot
 from router.errors import (
@@ -23,17 +22,7 @@ from router.fleet.worker import Worker
 from router.policy import Policy, Tried
 from router.proxy.hold import HoldQueue
 from router.proxy.meter import Meter
-from router.proxy.route import RouteKey
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a request asks of the fleet."""
-
-    key: RouteKey
-    has_body: bool
-    provider: str | None = None
-    rank: str | None = None
+from router.proxy.route import Wish
 
 
 class Chooser:
@@ -47,14 +36,11 @@ class Chooser:
         self._hold = hold
         self._meter = meter
 
-    async def first(self, wish: Wish) -> Slot:
-        """A slot for a request, waited for if that is allowed.
+    async def wait(self, wish: Wish) -> Slot:
+        """A slot for a request that found none, if it may wait for one.
 
-        Raises ModelNotFound, ModelRequired, BadRequest or NoAvailableWorkers.
+        Raises NoAvailableWorkers, or what `now` raises.
         """
-        slot = self.now(wish, ())
-        if slot is not None:
-            return slot
         if self._hold.full:
             if self._hold.timeout > 0:
                 self._meter.hold_rejections += 1
@@ -86,7 +72,7 @@ class Chooser:
             provider = number
         if wish.rank is not None:
             tried += _other_ranks(snapshot, pool, wish.rank)
-        return self._policy(pool, wish.key.session, tried, provider)
+        return self._policy(pool, wish.session, tried, provider)
 
     def release(self, slot: Slot) -> None:
         """Lets go of a slot; the first request that waits may have it."""
@@ -96,7 +82,7 @@ class Chooser:
 
 def _pool(snapshot: Snapshot, wish: Wish) -> Pool | None:
     """The candidates, or None while it is not known that there can be none."""
-    model = wish.key.model
+    model = wish.model
     if model is None:
         if not wish.has_body:
             return snapshot.everyone
@@ -141,5 +127,5 @@ def _other_ranks(snapshot: Snapshot, pool: Pool, rank: str) -> Tried:
 
 
 def _nobody(wish: Wish) -> RouterError:
-    what = f"the model `{wish.key.model}`" if wish.key.model else "this request"
+    what = f"the model `{wish.model}`" if wish.model else "this request"
     return NoAvailableWorkers(f"No worker is available for {what} now. Try again soon.")

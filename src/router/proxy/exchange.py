@@ -35,20 +35,20 @@ from router.http1.errors import (
     UpstreamLost,
     UpstreamTimeout,
 )
-from router.http1.head import AUTHORIZATION_FIELD, CREDENTIAL_FIELDS, Kind
+from router.http1.head import AUTHORIZATION_FIELD, CREDENTIAL_FIELDS
 from router.http1.upstream import Upstream
 from router.proxy import answers
-from router.proxy.choice import Chooser, Wish
+from router.proxy.choice import Chooser
 from router.proxy.lines import RequestIds, WorkerLines
 from router.proxy.meter import Meter
 from router.proxy.retry import Retries, RetryRules
-from router.proxy.route import RouteKey, renamed, route_key, wants_body
+from router.proxy.route import Wish, read_wish, renamed, wants_body
 from router.proxy.upstream import ConnectFailed, Connections
 
 _log = logging.getLogger("router.proxy")
 
-_X_ROUTER_PROVIDER = int(Kind.X_ROUTER_PROVIDER)
-_X_DATA_PARALLEL_RANK = int(Kind.X_DATA_PARALLEL_RANK)
+#: The wish of a request that was not read.
+_NOTHING_YET = Wish()
 
 
 class Call:
@@ -58,10 +58,10 @@ class Call:
         "began",
         "error",
         "id",
-        "key",
         "request",
         "retries",
         "status",
+        "wish",
         "worker",
     )
 
@@ -70,7 +70,7 @@ class Call:
         self.id = id
         #: Monotonic seconds.
         self.began = began
-        self.key = RouteKey()
+        self.wish = _NOTHING_YET
         #: The answer's status; 0: none went out.
         self.status = 0
         self.worker: Worker | None = None
@@ -103,6 +103,8 @@ class Exchange:
         model_missing: Callable[[Slot], None],
         finished: Callable[[Call], None],
     ) -> None:
+        #: Requests being served.
+        self.in_flight = 0
         self._chooser = chooser
         self._connections = connections
         self._meter = meter
@@ -119,6 +121,7 @@ class Exchange:
     async def serve(self, request: Request) -> None:
         """One request, from its head to the end of its answer."""
         call = Call(request, self._ids.of(request.head), monotonic())
+        self.in_flight += 1
         try:
             await self._forward(call)
         except RouterError as error:
@@ -131,13 +134,16 @@ class Exchange:
             _log.exception("a request failed inside the router")
             self.answer(call, RouterError("The router failed. Its log says why."))
         finally:
+            self.in_flight -= 1
             self._finished(call)
 
     async def _forward(self, call: Call) -> None:
         """Finds a worker that answers, and relays its answer."""
-        await self._read(call)
-        wish = self._wish(call)
-        slot = await self._chooser.first(wish)
+        request = call.request
+        if not request.complete and wants_body(request.head):
+            await self._hold_body(request)
+        wish = call.wish = read_wish(request, self._session_headers)
+        slot = self._chooser.now(wish, ()) or await self._chooser.wait(wish)
         while True:
             other: Slot | None = None
             try:
@@ -145,26 +151,22 @@ class Exchange:
                     await asyncio.sleep(call.retries.delay)
                 upstream = await self._ask(call, slot)
                 if upstream.status in self._retry_rules.statuses:
-                    other = self._other(call, wish, slot, upstream.status)
+                    other = self._other(call, slot, upstream.status)
                 if other is None:
                     return await self._relay(call, upstream, slot)
                 upstream.abort()
             except (WorkerUnreachable, BadWorkerResponse) as failure:
-                other = self._other(call, wish, slot, failure)
+                other = self._other(call, slot, failure)
                 if other is None:
                     raise
             finally:
                 self._chooser.release(slot)
             slot = other
 
-    # --- what it asks for -----------------------------------------------------------
-
-    async def _read(self, call: Call) -> None:
-        """Reads the route key; the body is held if it must be seen."""
-        request = call.request
+    async def _hold_body(self, request: Request) -> None:
+        """Waits for the whole body, since the model may stand at its end."""
         try:
-            if not request.complete and wants_body(request.head):
-                await request.read()
+            await request.read()
         except ProtocolError as error:
             raise answers.malformed(error.status, error.message) from None
         except BodyTimeout:
@@ -173,18 +175,6 @@ class Exchange:
             raise Overloaded(
                 "The router holds as many bytes of requests as it may. Try again soon."
             ) from None
-        call.key = route_key(request.head, request.body, self._session_headers)
-
-    def _wish(self, call: Call) -> Wish:
-        head = call.request.head
-        provider = head.value(_X_ROUTER_PROVIDER)
-        rank = head.value(_X_DATA_PARALLEL_RANK)
-        return Wish(
-            call.key,
-            has_body=call.request.body != b"",
-            provider=provider.decode("latin-1") if provider else None,
-            rank=rank.decode("latin-1") if rank else None,
-        )
 
     # --- one attempt ------------------------------------------------------------------
 
@@ -226,14 +216,16 @@ class Exchange:
         """Sends the request over a connection and awaits the answer's head."""
         request = call.request
         body = request.body
-        name = worker.renames.get(call.key.model) if call.key.model else None
-        if body and name is not None:
-            body = renamed(body, call.key, name)
+        wish = call.wish
+        if body and worker.renames and wish.model_at is not None:
+            name = worker.renames.get(wish.model or "")
+            if name is not None:
+                body = renamed(body, wish.model_at, name)
         head = request.head.render(
             self._lines(call, worker),
             length=-1 if body is None or not request.has_body else len(body),
             chunked=body is None and request.head.chunked,
-            drop=self._dropped(request, worker),
+            drop=self._dropped(wish, worker),
             upgrade=request.head.upgrade,
         )
         deadline = call.began + self._request_timeout if self._request_timeout else 0.0
@@ -260,30 +252,26 @@ class Exchange:
 
     def _lines(self, call: Call, worker: Worker) -> bytes:
         """What is added to the request's head."""
-        lines = b"%b%bX-Request-Id: %b\r\n" % (
-            self._worker_lines.of_request(worker),
-            call.request.client.forwarded_for,
-            call.id,
+        lines = (
+            self._worker_lines.of_request(worker)
+            + call.request.client.forwarded_for
+            + b"X-Request-Id: "
+            + call.id
+            + b"\r\n"
         )
-        if worker.dp_rank is None:
-            rank = call.request.head.value(_X_DATA_PARALLEL_RANK)
-            if rank is not None:
-                lines += b"X-data-parallel-rank: %b\r\n" % rank
+        if call.wish.rank is not None and worker.dp_rank is None:
+            lines += b"X-data-parallel-rank: %b\r\n" % call.wish.rank.encode("latin-1")
         return lines
 
-    def _dropped(self, request: Request, worker: Worker) -> int:
+    def _dropped(self, wish: Wish, worker: Worker) -> int:
         """Which of the client's credentials this worker must not see."""
-        if worker.provider is not None:
-            named = request.head.value(_X_ROUTER_PROVIDER)
-            if named is None or named.decode("latin-1") != worker.provider:
-                return CREDENTIAL_FIELDS
+        if worker.provider is not None and worker.provider != wish.provider:
+            return CREDENTIAL_FIELDS
         return AUTHORIZATION_FIELD if self._worker_lines.has_key(worker) else 0
 
     # --- another worker, or none ------------------------------------------------------
 
-    def _other(
-        self, call: Call, wish: Wish, slot: Slot, reason: RouterError | int
-    ) -> Slot | None:
+    def _other(self, call: Call, slot: Slot, reason: RouterError | int) -> Slot | None:
         """A worker to try instead of `slot`, or None: this was the last attempt."""
         if call.request.body is None:
             return None
@@ -297,7 +285,7 @@ class Exchange:
             connect = isinstance(reason, ConnectFailed)
             allowed = retries.after_failure(reason)
             why = "connect" if connect else "lost"
-        other = self._chooser.now(wish, retries.tried) if allowed else None
+        other = self._chooser.now(call.wish, retries.tried) if allowed else None
         if other is not None:
             self._meter.retried(why)
         return other
@@ -311,11 +299,10 @@ class Exchange:
     async def _relay(self, call: Call, upstream: Upstream, slot: Slot) -> None:
         """Passes a worker's answer on, to its end."""
         worker: Worker = slot.owner
-        if upstream.status == 404 and call.key.model in worker.names:
+        if upstream.status == 404 and call.wish.model in worker.names:
             self._model_missing(slot)
-        lines = b"%bX-Request-Id: %b\r\n" % (
-            self._worker_lines.of_answer(worker),
-            call.id,
+        lines = (
+            self._worker_lines.of_answer(worker) + b"X-Request-Id: " + call.id + b"\r\n"
         )
         await self.pass_on(call, upstream, lines, self._idle_limit)
         if upstream.reusable:

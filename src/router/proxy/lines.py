@@ -10,9 +10,7 @@ import os
 from itertools import count
 
 from router.fleet.worker import Worker
-from router.http1.head import Kind, RequestHead
-
-_X_REQUEST_ID = int(Kind.X_REQUEST_ID)
+from router.http1.head import RequestHead
 
 
 class RequestIds:
@@ -22,21 +20,13 @@ class RequestIds:
     """
 
     def __init__(self, headers: tuple[bytes, ...]) -> None:
-        self._headers = tuple(name for name in headers if name != b"x-request-id")
-        self._first = headers[:1] == (b"x-request-id",)
+        self._headers = (*headers, b"x-request-id")
         self._prefix = os.urandom(8).hex().encode()
         self._count = count(1)
 
     def of(self, head: RequestHead) -> bytes:
         """The request's id."""
-        own = head.value(_X_REQUEST_ID)
-        if own and self._first:
-            return own
-        for name in self._headers:
-            value = head.header(name)
-            if value:
-                return value
-        return own or self.new()
+        return head.first(self._headers) or self.new()
 
     def new(self) -> bytes:
         """An id that no other request of any router has."""
