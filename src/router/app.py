@@ -7,6 +7,7 @@ Owns the wiring and nothing else. The start order reads from top to bottom in
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import resource
 import signal
@@ -43,6 +44,9 @@ _log = logging.getLogger("router.app")
 
 #: The policies that ask for a session; the others do not look for one.
 _WITH_SESSIONS = frozenset(("consistent_hash",))
+#: Objects made until the collector looks: requests leave no cycles behind, and a look
+#: at the oldest generation of a fleet of 10,000 takes 100 ms.
+_GC_THRESHOLDS = (50_000, 20, 100)
 
 
 def run(settings: Settings) -> int:
@@ -57,6 +61,7 @@ def run(settings: Settings) -> int:
         access_log=settings.access_log,
     )
     _raise_descriptor_limit()
+    gc.set_threshold(*_GC_THRESHOLDS)
     return uvloop.run(_serve(settings))
 
 
@@ -69,6 +74,8 @@ async def _serve(settings: Settings) -> int:
         _log.error("cannot start", extra={"reason": str(error)})
         await router.stop()
         return 2
+    # What is there now stays; the collector need not look at it again.
+    gc.freeze()
     await signals.first.wait()
     draining = asyncio.create_task(router.drain())
     now = asyncio.create_task(signals.second.wait())
@@ -175,7 +182,7 @@ class Router:
             dp_size=settings.intra_node_data_parallel_size,
             draining=self._draining,
         )
-        runner = web.AppRunner(admin, access_log=None)
+        runner = web.AppRunner(admin, access_log=None, handler_cancellation=True)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         assert runner.server is not None
@@ -197,15 +204,11 @@ class Router:
             ),
         )
         for name, help, read in (
-            (
-                "requests_in_flight",
-                "Requests being served.",
-                lambda: exchange.in_flight,
-            ),
+            ("requests_in_flight", "Being served now.", lambda: exchange.in_flight),
             ("client_connections", "Open now.", lambda: len(server.clients())),
-            ("idle_worker_connections", "Kept for reuse.", lambda: len(connections)),
-            ("buffered_bytes", "Of request bodies.", lambda: server.budget.held),
-            ("hold_waiting", "Requests that wait for a worker.", lambda: len(hold)),
+            ("upstream_connections", "Kept idle now.", lambda: len(connections)),
+            ("buffered_bytes", "Of bodies held now.", lambda: server.budget.held),
+            ("hold_waiting", "Waiting for a worker now.", lambda: len(hold)),
         ):
             metrics.gauge(name, help, read)
         self.port = await server.start(settings.host, settings.port)

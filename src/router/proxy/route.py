@@ -1,110 +1,128 @@
-"""What a request asks for: model and session, out of head and body.
+"""What a request asks for: model, session, provider, rank, out of head and body.
 
-Owns where these may stand and which place wins. It takes bytes and gives a RouteKey;
-it knows neither workers nor policies, and it never changes a byte: where the model
-stands in the body is told, so that an alias can be replaced there and nowhere else.
+Owns where these may stand and which place wins. It takes bytes and gives a Wish; it
+knows neither workers nor policies, and it never changes a byte: where the model stands
+in the body is told, so that an alias can be replaced there and nowhere else.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 from router.errors import BadRequest, InvalidJSON
+from router.http1.downstream import Request
 from router.http1.head import Kind, RequestHead
 from router.http1.scan import members
 
-_MODEL, _SESSION_PARAMS, *_SESSIONS = (
+_CONTENT_TYPE = int(Kind.CONTENT_TYPE)
+_X_ROUTER_PROVIDER = int(Kind.X_ROUTER_PROVIDER)
+_X_DATA_PARALLEL_RANK = int(Kind.X_DATA_PARALLEL_RANK)
+
+_MODEL_ONLY = (b"model",)
+_MODEL_AND_SESSION = (
     b"model",
     b"session_params",
     b"session_id",
     b"user",
     b"user_id",
 )
-_MEMBERS = (_MODEL, _SESSION_PARAMS, *_SESSIONS)
 
 #: A body that is neither JSON nor a form is held, so that it can be sent again, up to
 #: this size; a larger one streams.
 SMALL_BODY = 65_536
 
 
-@dataclass(frozen=True, slots=True)
-class RouteKey:
-    """What a request asks for."""
+class Wish:
+    """What a request asks of the fleet."""
 
-    #: The model's name; None: the request names none.
-    model: str | None = None
-    #: Where the name's value stands in the body, quotes included, if it does.
-    model_at: tuple[int, int] | None = None
-    #: What stays with one worker; None: nothing.
-    session: bytes | None = None
+    __slots__ = ("has_body", "model", "model_at", "provider", "rank", "session")
+
+    def __init__(self) -> None:
+        #: The model's name; None: the request names none.
+        self.model: str | None = None
+        #: Where the name's value stands in the body, quotes included, if it does.
+        self.model_at: tuple[int, int] | None = None
+        #: What stays with one worker; None: nothing.
+        self.session: bytes | None = None
+        #: Only workers of this provider; None: any.
+        self.provider: str | None = None
+        #: Only this data-parallel rank, as the client wrote it; None: any.
+        self.rank: str | None = None
+        #: Whether there is a body that could have named a model.
+        self.has_body = True
 
 
 def wants_body(head: RequestHead) -> bool:
     """Whether the body must be seen to route it, or is small enough to be held."""
-    kind = content_type(head)
+    kind = _content_type(head)
     if b"json" in kind or kind.startswith(b"multipart/form-data"):
         return True
     return 0 <= head.content_length <= SMALL_BODY
 
 
-def content_type(head: RequestHead) -> bytes:
+def _content_type(head: RequestHead) -> bytes:
     """The Content-Type in lower case, parameters and all; empty if there is none."""
-    return (head.value(Kind.CONTENT_TYPE) or b"").lower()
+    return (head.value(_CONTENT_TYPE) or b"").lower()
 
 
-def route_key(
-    head: RequestHead, body: bytes | None, session_headers: tuple[bytes, ...]
-) -> RouteKey:
-    """Reads model and session.
+def read_wish(request: Request, session_headers: tuple[bytes, ...]) -> Wish:
+    """What the request asks for; a body that is not held is not looked at.
 
-    `body` is None where it streams and cannot be looked at. `session_headers`, in
-    lower case: the first that is present and not empty wins over the body's fields;
-    an empty tuple: sessions are not looked for. Raises InvalidJSON for a body that
-    claims to be JSON and is not one object, BadRequest for a model that is no string.
+    `session_headers`, in lower case: the first that is present and not empty wins over
+    the body's fields; an empty tuple: sessions are not looked for. Raises InvalidJSON
+    for a body that claims to be JSON and is not one object, BadRequest for a model
+    that is no string.
     """
-    session = None
-    for name in session_headers:
-        session = head.header(name)
-        if session:
-            break
-    sessions = bool(session_headers)
-    if body:
-        kind = content_type(head)
-        if b"json" in kind:
-            return _from_json(body, session or None, sessions, strict=True)
-        if kind.startswith(b"multipart/form-data"):
-            return _from_form(head, body, session or None)
-        if body[:1] == b"{":
-            return _from_json(body, session or None, sessions, strict=False)
-    return RouteKey(_model_of_query(head.query), None, session or None)
+    head = request.head
+    body = request.body
+    wish = Wish()
+    provider = head.value(_X_ROUTER_PROVIDER)
+    if provider:
+        wish.provider = provider.decode("latin-1")
+    rank = head.value(_X_DATA_PARALLEL_RANK)
+    if rank:
+        wish.rank = rank.decode("latin-1")
+    if session_headers:
+        wish.session = head.first(session_headers)
+    if not body:
+        wish.has_body = body is None
+        wish.model = _model_of_query(head.query)
+        return wish
+    kind = _content_type(head)
+    if b"json" in kind:
+        _read_json(wish, body, sessions=bool(session_headers))
+    elif kind.startswith(b"multipart/form-data"):
+        wish.model = _model_of_form(head, body)
+    elif body[:1] == b"{":
+        # It does not claim to be JSON; if it is, the better for the client.
+        with contextlib.suppress(InvalidJSON):
+            _read_json(wish, body, sessions=bool(session_headers))
+    return wish
 
 
-def _from_json(
-    body: bytes, session: bytes | None, sessions: bool, *, strict: bool
-) -> RouteKey:
+def _read_json(wish: Wish, body: bytes, *, sessions: bool) -> None:
+    look = sessions and wish.session is None
     try:
-        found = members(body, _MEMBERS)
+        found = members(body, _MODEL_AND_SESSION if look else _MODEL_ONLY)
     except ValueError as error:
-        if strict:
-            raise InvalidJSON(f"The body is not a JSON object: {error}.") from None
-        return RouteKey(session=session)
-    model_at = found[0]
-    model = None
-    if model_at is not None:
-        model = _text(body, model_at)
-        if model is None and body[model_at[0] : model_at[1]] != b"null":
+        raise InvalidJSON(f"The body is not a JSON object: {error}.") from None
+    place = found[0]
+    if place is not None:
+        model = _text(body, place)
+        if model:
+            wish.model = model
+            wish.model_at = place
+        elif model is None and body[place[0] : place[1]] != b"null":
             raise BadRequest("`model` must be a string.", param="model")
-    if session is None and sessions:
-        session = _session(body, found)
-    return RouteKey(model or None, model_at if model else None, session)
+    if look:
+        wish.session = _session(body, found)
 
 
 def _session(body: bytes, found: list[tuple[int, int] | None]) -> bytes | None:
     """The first session field that is a string with something in it."""
-    places = list(found[2:])
+    places = found[2:]
     params = found[1]
     if params is not None and body[params[0]] == ord("{"):
         # What is not an object after all is the worker's to refuse.
@@ -130,23 +148,22 @@ def _text(body: bytes, at: tuple[int, int]) -> str | None:
         raise InvalidJSON(f"A string of the body is malformed: {error}.") from None
 
 
-def _from_form(head: RequestHead, body: bytes, session: bytes | None) -> RouteKey:
+def _model_of_form(head: RequestHead, body: bytes) -> str | None:
     """The form field `model` (RFC 7578); its value is text as it stands."""
-    boundary = _boundary(head.value(Kind.CONTENT_TYPE) or b"")
+    boundary = _boundary(head.value(_CONTENT_TYPE) or b"")
     if boundary is None:
-        return RouteKey(session=session)
+        return None
     delimiter = b"--" + boundary
     at = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter)
     while at >= 0:
         start = body.find(b"\r\n\r\n", at)
         stop = body.find(b"\r\n" + delimiter, start + 2)
         if start < 0 or stop < 0:
-            break
+            return None
         if _field_name(body[at:start]) == b"model":
-            model = body[start + 4 : stop].decode("utf-8", "replace").strip()
-            return RouteKey(model or None, None, session)
+            return body[start + 4 : stop].decode("utf-8", "replace").strip() or None
         at = stop
-    return RouteKey(session=session)
+    return None
 
 
 def _boundary(kind: bytes) -> bytes | None:
@@ -175,9 +192,6 @@ def _model_of_query(query: bytes | None) -> str | None:
     return parse_qs(query.decode("latin-1")).get("model", [None])[0]
 
 
-def renamed(body: bytes, key: RouteKey, name: str) -> bytes:
-    """The body with the model's value replaced by `name`, and nothing else changed."""
-    if key.model_at is None:
-        return body
-    start, stop = key.model_at
-    return b"".join((body[:start], json.dumps(name).encode(), body[stop:]))
+def renamed(body: bytes, place: tuple[int, int], name: str) -> bytes:
+    """The body with the value at `place` replaced by `name`, and all else as it was."""
+    return b"".join((body[: place[0]], json.dumps(name).encode(), body[place[1] :]))
