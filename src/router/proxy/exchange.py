@@ -51,6 +51,29 @@ _log = logging.getLogger("router.proxy")
 _NOTHING_YET = Wish()
 
 
+def tunnel_wanted(request: Request) -> bytes | None:
+    """`websocket` if the client asks for one: the only protocol we change to."""
+    upgrade = request.head.upgrade
+    return upgrade if upgrade is not None and upgrade.lower() == b"websocket" else None
+
+
+def forwarded_head(
+    request: Request, body: bytes | None, lines: bytes, drop: int = 0
+) -> bytes:
+    """The request's head as it goes on, with `lines` in it and `drop` left out.
+
+    `body` is what is sent with it; None: it streams, framed as the client did.
+    """
+    head = request.head
+    if body is None:
+        length, chunked = head.content_length, head.chunked
+    else:
+        length, chunked = (len(body) if request.has_body else -1), False
+    return head.render(
+        lines, length=length, chunked=chunked, drop=drop, upgrade=tunnel_wanted(request)
+    )
+
+
 class Call:
     """What is known of one request while it lives; then it is accounted for."""
 
@@ -188,7 +211,7 @@ class Exchange:
         request = call.request
         upstream = None
         # What streams, or changes the protocol, cannot be sent again.
-        if request.body is not None and request.head.upgrade is None:
+        if request.body is not None and tunnel_wanted(request) is None:
             upstream = self._connections.take(worker.base_url)
         if upstream is not None:
             try:
@@ -221,12 +244,8 @@ class Exchange:
             name = worker.renames.get(wish.model or "")
             if name is not None:
                 body = renamed(body, wish.model_at, name)
-        head = request.head.render(
-            self._lines(call, worker),
-            length=-1 if body is None or not request.has_body else len(body),
-            chunked=body is None and request.head.chunked,
-            drop=self._dropped(wish, worker),
-            upgrade=request.head.upgrade,
+        head = forwarded_head(
+            request, body, self._lines(call, worker), self._dropped(wish, worker)
         )
         deadline = call.began + self._request_timeout if self._request_timeout else 0.0
         try:

@@ -17,7 +17,7 @@ from router.http1.connection import Budget, Ticker
 from router.http1.downstream import Downstream, Request
 from router.http1.errors import ClientGone, ProtocolError, UpstreamLost, UpstreamTimeout
 from router.proxy import answers
-from router.proxy.exchange import Call, Exchange
+from router.proxy.exchange import Call, Exchange, forwarded_head
 from router.proxy.lines import RequestIds
 from router.proxy.upstream import LocalConnections
 
@@ -62,15 +62,15 @@ class AdminDoor:
                 upstream = await self._connections.connect(_Inside())
             upstream.send(
                 request,
-                request.head.render(
+                forwarded_head(
+                    request,
+                    request.body,
                     b"Host: router\r\nX-Router-Peer: %b\r\n%bX-Request-Id: %b\r\n"
                     % (
                         request.client.peer.encode(),
                         request.client.forwarded_for,
                         call.id,
                     ),
-                    length=request.head.content_length,
-                    chunked=request.head.chunked,
                 ),
                 request.body,
             )
