@@ -17,7 +17,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "_core": set(),
     "http1": set(),
-    "settings": {"errors"},
+    "settings": {"errors", "fleet.address"},
     "fleet": {"errors", "_core"},
     "policy": {"errors", "_core"},
     "proxy": {

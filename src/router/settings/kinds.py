@@ -7,7 +7,6 @@ setting by name.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import re
 from collections import Counter
@@ -15,7 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import urlsplit
+
+from router.errors import BadRequest
+from router.fleet import address
 
 #: RFC 9110, section 5.6.2: what a header's name is made of.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -188,38 +189,19 @@ class Secret(Kind):
 
 
 class WorkerURL(Kind):
-    """The base URL of a worker, in the one way that the fleet writes it: lower case,
-    without the scheme's default port and a final slash."""
+    """The base URL of a worker, in the one way that the fleet writes it."""
 
     metavar = "URL"
-    _PORTS = MappingProxyType({"http": 80, "https": 443})
-    _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?\.?")
 
     def parse(self, raw: object) -> str:
-        if not isinstance(raw, str) or not re.fullmatch(r"[!-~]+", raw):
+        if not isinstance(raw, str):
             raise Mistake(f"{raw!r} is not a URL")
         if "@" in raw:  # not quoted: what stands before it may be a password
             raise Mistake("a URL that holds a user, a password or a rank")
         try:
-            parts = urlsplit(raw)
-            port = parts.port
-            host = self._host(parts.hostname or "")
-        except ValueError as error:
-            raise Mistake(f"{raw!r} is not a URL: {error}") from None
-        if parts.scheme not in self._PORTS or port == 0 or parts.netloc.endswith(":"):
-            raise Mistake(f"{raw!r} is not a URL like http://host:8000")
-        if parts.path not in ("", "/") or "?" in raw or "#" in raw:
-            raise Mistake(f"{raw!r} is more than a base URL like http://host:8000")
-        shown = "" if port in (None, self._PORTS[parts.scheme]) else f":{port}"
-        return f"{parts.scheme}://{host}{shown}"
-
-    def _host(self, host: str) -> str:
-        """Raises ValueError."""
-        if ":" in host and "%" not in host:
-            return f"[{ipaddress.IPv6Address(host).compressed}]"
-        if not self._NAME.fullmatch(host):
-            raise ValueError("no host name or address as in http://host:8000")
-        return host
+            return address.parse(raw).url
+        except BadRequest as error:
+            raise Mistake(f"{raw!r} is not a worker's URL: {error.message}") from None
 
 
 class HeaderName(Kind):
