@@ -6,7 +6,8 @@ import asyncio
 from typing import cast
 
 from router.http1.connection import Budget, Ticker
-from router.http1.downstream import Downstream, Request
+from router.http1.downstream import Downstream
+from router.http1.request import Request
 
 
 class Wire(asyncio.Transport):

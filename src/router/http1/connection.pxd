@@ -31,3 +31,5 @@ cdef class Connection(Source):
     cdef int forward(self, bytes data) except -1
     cdef int pause_reading(self) except -1
     cdef int resume_reading(self) except -1
+    cdef int follow(self, Connection source) except -1
+    cdef int join(self, Connection source) except -1

@@ -1,3 +1,5 @@
+"""What the two ends have in common: transport, flow control, one deadline."""
+
 import asyncio
 from typing import final
 

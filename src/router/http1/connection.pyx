@@ -118,3 +118,14 @@ cdef class Connection(Source):
             self.reading_paused = False
             self.transport.resume_reading()
         return 0
+
+    cdef int follow(self, Connection source) except -1:
+        """From now on what is sent here comes from `source` (None: from nobody).
+
+        When this end cannot keep up, `source` is not read.
+        """
+        return 0
+
+    cdef int join(self, Connection source) except -1:
+        """From now on bytes that come here go to `source` as they are: a tunnel."""
+        return 0

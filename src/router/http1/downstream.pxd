@@ -3,31 +3,8 @@
 cimport cython
 
 from router.http1.connection cimport Budget, Connection
-from router.http1.framing cimport Framing
 from router.http1.head cimport RequestHead
-from router.http1.runner cimport Runner
-
-@cython.final
-cdef class Request:
-    cdef readonly RequestHead head
-    cdef readonly Downstream client
-    cdef readonly bytes body
-    cdef readonly bint complete
-    cdef readonly bint answered
-    cdef readonly long long received
-    cdef readonly long long sent
-    cdef Framing framing
-    cdef readonly Runner runner
-    cdef Connection sink
-    cdef list pieces
-    cdef long long held
-    cdef int plan
-    cdef object error
-    cdef int _arrived(self, list pieces) except -1
-    cdef int _hold(self, bytes piece) except -1
-    cdef int _pass_on(self, bytes piece) except -1
-    cdef int _completed(self) except -1
-    cdef int _continue(self) except -1
+from router.http1.request cimport Request
 
 @cython.final
 cdef class Downstream(Connection):
@@ -41,7 +18,6 @@ cdef class Downstream(Connection):
     cdef int state
     cdef bint advancing
     cdef bint draining
-    cdef bint persistent
     cdef bytes pending
     cdef Py_ssize_t at
     cdef Py_ssize_t seen
@@ -59,7 +35,3 @@ cdef class Downstream(Connection):
     cdef int _turn_away(self, int status, str message) except -1
     cdef int _linger(self) except -1
     cdef int _next_request(self) except -1
-    cdef int send(self, bytes data) except -1
-
-cdef int relay_from(Downstream client, Connection source) except -1
-cdef int begin_tunnel(Downstream client, Connection source) except -1

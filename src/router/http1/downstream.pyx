@@ -21,9 +21,10 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from router.http1.connection cimport Budget, Connection, Ticker, now
-from router.http1.framing cimport body_of
-from router.http1.head cimport RequestHead, has_bare_newline, head_end, parse_request
-from router.http1.runner cimport Runner, wait_for
+from router.http1.fields cimport has_bare_newline, head_end
+from router.http1.head cimport RequestHead, parse_request
+from router.http1.request cimport Request, new_request
+from router.http1.runner cimport Runner
 
 from router.http1.errors import BodyOverBudget, BodyTimeout, ClientGone, ProtocolError
 
@@ -35,122 +36,15 @@ cdef enum:
     LINGERING
     TUNNEL
 
-cdef enum:  # what becomes of a body
-    UNDECIDED
-    HOLD
-    STREAM
-
-cdef enum:  # what can be waited for
-    WHOLE_BODY
-
 cdef enum:
     # Largest head, start line included; nginx takes 32 KiB, h11 64.
     MAX_HEAD = 65536
-    # Bytes that may wait behind a request that is being answered, or before it is
-    # decided what becomes of a body. Past it the socket is not read.
+    # Bytes that may wait behind a request that is being answered. Past it the socket
+    # is not read.
     MAX_WAITING = 65536
 
 # How long a connection that was refused may go on sending before it is closed.
 cdef double LINGER_SECONDS = 3.0
-
-
-@cython.final
-cdef class Request:
-    """One request: its head, and its body whole or as a stream.
-
-    `body` is the whole body once `read` ended, else None. `complete` tells that the
-    body's last byte came, `answered` that a byte of an answer went out; `received`
-    and `sent` are bytes of body and answer so far.
-    """
-
-    @property
-    def has_body(self):
-        """Whether a body was announced, be it empty in the end."""
-        return self.framing is not None
-
-    @property
-    def keep_alive(self):
-        """Whether the connection can serve another request after this one."""
-        return self.head.keep_alive and self.complete and not self.client.draining
-
-    def read(self):
-        """Awaitable: holds the body until it is whole, then it is in `body`.
-
-        Raises ProtocolError (wrong chunks, too large), BodyOverBudget or BodyTimeout.
-        """
-        self.plan = HOLD
-        self._continue()
-        self.client.resume_reading()
-        return wait_for(self.client, WHOLE_BODY)
-
-    def stream_to(self, Connection sink not None):
-        """Passes the body on to `sink` piece by piece, chunked bodies in new chunks."""
-        cdef bytes piece
-        self.plan = STREAM
-        self.sink = sink
-        for piece in self.pieces:
-            self._pass_on(piece)
-        self.pieces = []
-        if self.complete:
-            self._completed()
-        self._continue()
-        self.client.resume_reading()
-
-    def respond(self, bytes answer not None):
-        """Sends a whole answer of the router's own, head and body."""
-        self.answered = True
-        self.client.persistent = self.keep_alive
-        self.client.send(answer)
-
-    cdef int _continue(self) except -1:
-        """Tells a client that waits for it to send the body (RFC 9110, 10.1.1)."""
-        if not self.complete and self.received == 0 and self.head.expects_continue:
-            if not self.answered and not self.client.closed:
-                self.client.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        return 0
-
-    cdef int _arrived(self, list pieces) except -1:
-        """Takes what came of the body."""
-        cdef bytes piece
-        for piece in pieces:
-            self.received += PyBytes_GET_SIZE(piece)
-            if self.received > self.client.max_body:
-                raise ProtocolError(
-                    f"a body of more than {self.client.max_body} bytes", 413
-                )
-            if self.plan == STREAM:
-                self._pass_on(piece)
-            else:
-                self._hold(piece)
-        return 0
-
-    cdef int _hold(self, bytes piece) except -1:
-        if not self.client.budget.take(PyBytes_GET_SIZE(piece)):
-            raise BodyOverBudget
-        self.held += PyBytes_GET_SIZE(piece)
-        self.pieces.append(piece)
-        if self.plan == UNDECIDED and self.held > MAX_WAITING:
-            self.client.pause_reading()
-        return 0
-
-    cdef int _pass_on(self, bytes piece) except -1:
-        if self.head.chunked:
-            piece = b"%x\r\n%b\r\n" % (PyBytes_GET_SIZE(piece), piece)
-        self.sink.forward(piece)
-        return 0
-
-    cdef int _completed(self) except -1:
-        """The body's last byte came."""
-        self.complete = True
-        if self.plan != STREAM:
-            if len(self.pieces) == 1:
-                self.body = <bytes> self.pieces[0]
-            else:
-                self.body = b"".join(self.pieces)
-            self.pieces = None
-        elif self.head.chunked:
-            self.sink.forward(b"0\r\n\r\n")
-        return 0
 
 
 @cython.final
@@ -194,6 +88,8 @@ cdef class Downstream(Connection):
     def drain(self):
         """Closes as soon as no request is being served."""
         self.draining = True
+        if self.request is not None:
+            self.request.last = True
         if self.request is None and self.state == HEAD and not self.closed:
             self.transport.close()
 
@@ -315,20 +211,13 @@ cdef class Downstream(Connection):
 
     cdef int _begin(self, RequestHead head) except -1:
         """Starts the coroutine of a request, with what came of its body."""
-        cdef Request request = Request.__new__(Request)
-        request.head = head
-        request.client = self
+        cdef Request request = new_request(head, self, self.budget, self.max_body)
+        request.last = self.draining
         self.request = request
-        self.persistent = False
-        if head.chunked or head.content_length >= 0:
-            request.framing = body_of(head.content_length, head.chunked, False)
-        if request.framing is None or request.framing.done:
-            request.body = b""
-            request.complete = True
+        if request.complete:
             self.state = ANSWERING
             self.deadline = 0
         else:
-            request.pieces = []
             self.state = BODY
             if self.at < PyBytes_GET_SIZE(self.pending):
                 self._read_body()
@@ -342,11 +231,11 @@ cdef class Downstream(Connection):
         cdef list pieces = []
         try:
             self.at += request.framing.feed(self.pending, self.at, pieces)
-            request._arrived(pieces)
+            request.arrived(pieces)
             if request.framing.done:
                 self.state = ANSWERING
                 self.deadline = 0
-                request._completed()
+                request.completed()
                 if request.runner is not None:
                     request.runner.resume()
             else:
@@ -360,20 +249,7 @@ cdef class Downstream(Connection):
         cdef Request request = self.request
         self.state = BROKEN
         self.deadline = 0
-        request.error = error
-        if request.runner is not None:
-            if request.plan == STREAM:
-                request.runner.stop(error)
-            else:
-                request.runner.resume()
-        return 0
-
-    cdef bint ready(self, int what) noexcept:
-        return self.request.complete or self.request.error is not None
-
-    cdef int settle(self, int what) except -1:
-        if self.request.error is not None:
-            raise self.request.error
+        request.failed(error)
         return 0
 
     cdef int expired(self) except -1:
@@ -390,7 +266,7 @@ cdef class Downstream(Connection):
 
     # --- answering -------------------------------------------------------------------
 
-    cdef int send(self, bytes data) except -1:
+    cdef int forward(self, bytes data) except -1:
         """Sends bytes of an answer."""
         if self.request is not None:
             self.request.sent += PyBytes_GET_SIZE(data)
@@ -398,19 +274,15 @@ cdef class Downstream(Connection):
             self.transport.write(data)
         return 0
 
-    cdef int forward(self, bytes data) except -1:
-        self.send(data)
-        return 0
-
     def _served(self, error):
         """The request's coroutine ended."""
         cdef Request request = self.request
-        self.budget.give_back(request.held)
+        request.over()
         self.request = None
         self.source = None
         if self.closed or self.state == TUNNEL:
             return
-        if not request.answered or not self.persistent:
+        if not request.answered or not request.persistent:
             if request.answered and (
                 not request.complete or self.at < PyBytes_GET_SIZE(self.pending)
             ):
@@ -440,7 +312,7 @@ cdef class Downstream(Connection):
 
     cdef int _turn_away(self, int status, str message) except -1:
         """Answers what is not a request, and closes."""
-        self.send(self._refuse(status, message))
+        self.forward(self._refuse(status, message))
         self._linger()
         return 0
 
@@ -455,25 +327,21 @@ cdef class Downstream(Connection):
         self.resume_reading()
         return 0
 
+    # --- what the worker's end asks for ------------------------------------------------
 
+    cdef int follow(self, Connection source) except -1:
+        self.source = source
+        if source is not None and self.writing_paused:
+            source.pause_reading()
+        return 0
 
-
-cdef int relay_from(Downstream client, Connection source) except -1:
-    """From now on this client's pace is `source`'s (None: nobody's)."""
-    client.source = source
-    if source is not None and client.writing_paused:
-        source.pause_reading()
-    return 0
-
-
-cdef int begin_tunnel(Downstream client, Connection source) except -1:
-    """From now on bytes of the client go to `source` as they come."""
-    client.state = TUNNEL
-    client.source = source
-    client.deadline = 0
-    if client.at < PyBytes_GET_SIZE(client.pending):
-        source.forward(client.pending[client.at:])
-    client.pending = b""
-    client.at = 0
-    client.resume_reading()
-    return 0
+    cdef int join(self, Connection source) except -1:
+        self.state = TUNNEL
+        self.source = source
+        self.deadline = 0
+        if self.at < PyBytes_GET_SIZE(self.pending):
+            source.forward(self.pending[self.at:])
+        self.pending = b""
+        self.at = 0
+        self.resume_reading()
+        return 0

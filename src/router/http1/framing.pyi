@@ -1,3 +1,5 @@
+"""Where a body ends: Content-Length, chunks, or the end of the connection."""
+
 from typing import final
 
 #: C functions that the other compiled files use.

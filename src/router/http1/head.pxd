@@ -2,55 +2,7 @@
 
 cimport cython
 
-cdef struct Field:
-    unsigned int name
-    unsigned int name_size
-    unsigned int value
-    unsigned int value_size
-    int kind
-    bint hop_by_hop
-
-cpdef enum Kind:
-    OTHER = 0
-    HOST
-    CONNECTION
-    KEEP_ALIVE
-    PROXY_CONNECTION
-    PROXY_AUTHORIZATION
-    TE
-    TRAILER
-    TRANSFER_ENCODING
-    UPGRADE
-    CONTENT_LENGTH
-    EXPECT
-    AUTHORIZATION
-    X_API_KEY
-    COOKIE
-    X_REQUEST_ID
-    X_FORWARDED_FOR
-    X_FORWARDED_PROTO
-    X_FORWARDED_HOST
-    X_ROUTER_PEER
-    X_ROUTER_PROVIDER
-    X_ROUTER_WORKER
-    X_DATA_PARALLEL_RANK
-    CONTENT_TYPE
-
-cdef class Head:
-    cdef bytes raw
-    cdef Field* fields
-    cdef int count
-    cdef unsigned long long present
-    cdef readonly int minor
-    cdef readonly long long content_length
-    cdef readonly bint chunked
-    cdef readonly bint keep_alive
-    cdef void _take(self, Field* fields, int count) except *
-    cdef bytes _value(self, int kind)
-    cdef int _framing(self) except -1
-    cdef int _connection(self) except -1
-    cdef void _make_hop_by_hop(self, const char* name, unsigned int size) noexcept
-    cdef Py_ssize_t _copy_fields(self, char* out, unsigned long long drop) noexcept
+from router.http1.fields cimport Head
 
 @cython.final
 cdef class RequestHead(Head):
@@ -69,9 +21,6 @@ cdef class ResponseHead(Head):
     cdef readonly int status
     cdef unsigned int reason_size
     cdef int _start_line(self, Py_ssize_t size) except -1
-
-cdef Py_ssize_t head_end(const char* data, Py_ssize_t size, Py_ssize_t seen) noexcept
-cdef bint has_bare_newline(const char* data, Py_ssize_t size, Py_ssize_t seen) noexcept
 
 cpdef RequestHead parse_request(bytes raw)
 cpdef ResponseHead parse_response(bytes raw)

@@ -1,3 +1,5 @@
+"""Runs a request's coroutine inside the callbacks it waits for."""
+
 from collections.abc import Callable, Coroutine, Generator
 from typing import final
 

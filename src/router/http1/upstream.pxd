@@ -3,9 +3,9 @@
 cimport cython
 
 from router.http1.connection cimport Connection
-from router.http1.downstream cimport Downstream, Request
 from router.http1.framing cimport Framing
 from router.http1.head cimport ResponseHead
+from router.http1.request cimport Request
 from router.http1.runner cimport Runner
 
 @cython.final
@@ -14,7 +14,7 @@ cdef class Upstream(Connection):
     cdef int loss
     cdef Runner runner
     cdef Request request
-    cdef Downstream client
+    cdef Connection client
     cdef Framing framing
     cdef bytes rest
     cdef Py_ssize_t at

@@ -1,8 +1,10 @@
+"""The worker's end of an HTTP/1.1 connection."""
+
 from typing import final
 
 from router.http1.connection import Connection, Ticker
-from router.http1.downstream import Request
 from router.http1.head import ResponseHead
+from router.http1.request import Request
 from router.http1.runner import Wait
 
 @final

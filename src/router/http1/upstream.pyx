@@ -20,10 +20,10 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from router.http1.connection cimport Connection, Ticker, now
-from router.http1 cimport downstream as client_end
-from router.http1.downstream cimport Downstream, Request
 from router.http1.framing cimport body_of
-from router.http1.head cimport has_bare_newline, head_end, parse_response
+from router.http1.fields cimport has_bare_newline, head_end
+from router.http1.head cimport parse_response
+from router.http1.request cimport Request
 from router.http1.runner cimport wait_for
 
 from router.http1.errors import BadAnswer, ProtocolError, UpstreamLost, UpstreamTimeout
@@ -128,7 +128,7 @@ cdef class Upstream(Connection):
             request.keep_alive and not self.framing.until_close() and not self.unchunk
         )
         request.answered = True
-        self.client.persistent = keep_alive
+        request.persistent = keep_alive
         self.state = RELAYING
         self._relay_rest(
             self.head.render(
@@ -142,13 +142,13 @@ cdef class Upstream(Connection):
     def tunnel(self, bytes lines not None):
         """Passes the 101 on and joins both connections; await `finished`."""
         cdef Request request = self.request
-        cdef Downstream client = request.client
+        cdef Connection client = request.client
         request.answered = True
         self.client = client
         self.state = TUNNEL
         self.deadline = 0
-        client_end.begin_tunnel(client, self)
-        client.send(
+        client.join(self)
+        client.forward(
             self.head.render(lines, upgrade=self.head.upgrade or b"websocket")
             + self.rest[self.at:]
         )
@@ -166,9 +166,9 @@ cdef class Upstream(Connection):
         cdef bytes kind = self.head.header(b"content-type") or b""
         if kind.startswith(b"text/event-stream") and not self.client.closed:
             if not self.head.chunked or self.unchunk:
-                self.client.send(event)
+                self.client.forward(event)
             elif self.framing.at_chunk_boundary():
-                self.client.send(b"%x\r\n%b\r\n" % (PyBytes_GET_SIZE(event), event))
+                self.client.forward(b"%x\r\n%b\r\n" % (PyBytes_GET_SIZE(event), event))
 
     def park(self):
         """Makes the connection ready for another request."""
@@ -204,7 +204,7 @@ cdef class Upstream(Connection):
                 self._fail(NOT_HTTP, f"the worker sent {error.message}")
                 return
             if part:
-                self.client.send(part)
+                self.client.forward(part)
             if self.framing.done:
                 self._complete(self.at == PyBytes_GET_SIZE(data))
         elif self.state == WAITING:
@@ -215,7 +215,7 @@ cdef class Upstream(Connection):
             except ProtocolError as error:
                 self._fail(NOT_HTTP, f"the worker sent {error.message}")
         elif self.state == TUNNEL:
-            self.client.send(data)
+            self.client.forward(data)
         elif self.state == ANSWERED:
             self.rest = self.rest[self.at:] + data
             self.at = 0
@@ -321,15 +321,15 @@ cdef class Upstream(Connection):
             if not self.framing.done and self.at < PyBytes_GET_SIZE(data):
                 part = self._body_part(data, self.at)
         except ProtocolError as error:
-            self.client.send(head)
+            self.client.forward(head)
             self._fail(NOT_HTTP, f"the worker sent {error.message}")
             return 0
         if PyBytes_GET_SIZE(part) <= ONE_PIECE:
-            self.client.send(head + part)
+            self.client.forward(head + part)
         else:
-            self.client.send(head)
-            self.client.send(part)
-        client_end.relay_from(self.client, self)
+            self.client.forward(head)
+            self.client.forward(part)
+        self.client.follow(self)
         if self.framing.done:
             self._complete(self.at == PyBytes_GET_SIZE(data))
         elif self.ended:
@@ -350,7 +350,7 @@ cdef class Upstream(Connection):
             and self.request.complete
             and not self.framing.until_close()
         )
-        client_end.relay_from(self.client, None)
+        self.client.follow(None)
         self.runner.resume()
         return 0
 
@@ -363,7 +363,8 @@ cdef class Upstream(Connection):
         self.failure = failure
         self.deadline = 0
         if self.client is not None:
-            client_end.relay_from(self.client, None)
+            self.client.follow(None)
+            self.request.persistent = False
         self.abort()
         if self.runner is not None:
             self.runner.resume()

@@ -25,7 +25,6 @@ from router.errors import (
     WorkerUnreachable,
 )
 from router.fleet.worker import Worker
-from router.http1.downstream import Request
 from router.http1.errors import (
     BadAnswer,
     BodyOverBudget,
@@ -36,6 +35,7 @@ from router.http1.errors import (
     UpstreamTimeout,
 )
 from router.http1.head import AUTHORIZATION_FIELD, CREDENTIAL_FIELDS
+from router.http1.request import Request
 from router.http1.upstream import Upstream
 from router.proxy import answers
 from router.proxy.choice import Chooser

@@ -12,8 +12,9 @@ import json
 from urllib.parse import parse_qs
 
 from router.errors import BadRequest, InvalidJSON
-from router.http1.downstream import Request
-from router.http1.head import Kind, RequestHead
+from router.http1.fields import Kind
+from router.http1.head import RequestHead
+from router.http1.request import Request
 from router.http1.scan import members
 
 _CONTENT_TYPE = int(Kind.CONTENT_TYPE)

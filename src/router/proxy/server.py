@@ -14,8 +14,9 @@ from time import monotonic
 
 from router.errors import RouterError
 from router.http1.connection import Budget, Ticker
-from router.http1.downstream import Downstream, Request
+from router.http1.downstream import Downstream
 from router.http1.errors import ClientGone, ProtocolError, UpstreamLost, UpstreamTimeout
+from router.http1.request import Request
 from router.proxy import answers
 from router.proxy.exchange import Call, Exchange, forwarded_head
 from router.proxy.lines import RequestIds

@@ -1,0 +1,41 @@
+"""One request: what other compiled files may use."""
+
+cimport cython
+
+from router.http1.connection cimport Budget, Connection
+from router.http1.framing cimport Framing
+from router.http1.head cimport RequestHead
+from router.http1.runner cimport Runner, Source
+
+@cython.final
+cdef class Request(Source):
+    cdef readonly RequestHead head
+    cdef readonly Connection client
+    cdef readonly Runner runner
+    cdef readonly bytes body
+    cdef readonly bint complete
+    cdef readonly bint answered
+    cdef readonly long long received
+    cdef readonly long long sent
+    # Whether the connection ends with this request, and whether it goes on after it.
+    cdef bint last
+    cdef bint persistent
+    cdef Framing framing
+    cdef Budget budget
+    cdef long long max_body
+    cdef Connection sink
+    cdef list pieces
+    cdef long long held
+    cdef int plan
+    cdef object error
+    cdef int arrived(self, list pieces) except -1
+    cdef int completed(self) except -1
+    cdef int failed(self, object error) except -1
+    cdef int over(self) except -1
+    cdef int _hold(self, bytes piece) except -1
+    cdef int _pass_on(self, bytes piece) except -1
+    cdef int _continue(self) except -1
+
+cdef Request new_request(
+    RequestHead head, Connection client, Budget budget, long long max_body
+)
