@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "admin": {"errors", "_core", "fleet", "observe"},
     "simulate": {"errors"},
     "app": {
+        "__version__",
         "errors",
         "_core",
         "http1",

@@ -6,6 +6,7 @@ from router.http1.runner cimport Source
 
 cdef double now() noexcept
 
+
 @cython.final
 cdef class Ticker:
     cdef readonly set connections
@@ -13,12 +14,14 @@ cdef class Ticker:
     cdef object _handle
     cdef double _interval
 
+
 @cython.final
 cdef class Budget:
     cdef readonly long long limit
     cdef readonly long long held
     cdef bint take(self, long long size) noexcept
     cdef void give_back(self, long long size) noexcept
+
 
 cdef class Connection(Source):
     cdef Ticker ticker

@@ -6,6 +6,7 @@ from router.http1.connection cimport Budget, Connection
 from router.http1.head cimport RequestHead
 from router.http1.request cimport Request
 
+
 @cython.final
 cdef class Downstream(Connection):
     cdef object _serve

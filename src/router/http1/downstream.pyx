@@ -327,7 +327,7 @@ cdef class Downstream(Connection):
         self.resume_reading()
         return 0
 
-    # --- what the worker's end asks for ------------------------------------------------
+    # --- what the worker's end asks for ----------------------------------------------
 
     cdef int follow(self, Connection source) except -1:
         self.source = source

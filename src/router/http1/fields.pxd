@@ -38,6 +38,7 @@ cpdef enum Kind:
     X_DATA_PARALLEL_RANK
     CONTENT_TYPE
 
+
 cdef class Head:
     cdef bytes raw
     cdef Field* fields

@@ -11,7 +11,7 @@ Anything two HTTP parsers could read differently is refused: RFC 9112, sections 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.tuple cimport PyTuple_GET_SIZE
 from libc.stdlib cimport free, malloc
-from libc.string cimport memchr, memcpy
+from libc.string cimport memchr, memcmp, memcpy
 
 from router.http1.errors import ProtocolError
 
@@ -29,7 +29,7 @@ _fill_tables()
 
 
 cdef Py_ssize_t head_end(const char* data, Py_ssize_t size, Py_ssize_t seen) noexcept:
-    """Length of the head with its blank line, or -1; `seen` bytes were searched before."""
+    """Length of the head with its blank line, or -1; `seen` bytes were searched."""
     cdef Py_ssize_t at = seen - 3 if seen > 3 else 0
     cdef const char* found
     while True:
@@ -37,7 +37,7 @@ cdef Py_ssize_t head_end(const char* data, Py_ssize_t size, Py_ssize_t seen) noe
         if found == NULL:
             return -1
         at = found - data
-        if at >= 3 and data[at - 1] == c"\r" and data[at - 2] == c"\n" and data[at - 3] == c"\r":
+        if at >= 3 and memcmp(data + at - 3, b"\r\n\r", 3) == 0:
             return at + 1
         at += 1
 
@@ -111,9 +111,11 @@ cdef int kind_of(const char* name, Py_ssize_t size) noexcept:
             return X_FORWARDED_PROTO
         return X_ROUTER_PROVIDER if same_name(name, b"x-router-provider", 17) else OTHER
     if size == 19:
-        return PROXY_AUTHORIZATION if same_name(name, b"proxy-authorization", 19) else OTHER
+        if same_name(name, b"proxy-authorization", 19):
+            return PROXY_AUTHORIZATION
     if size == 20:
-        return X_DATA_PARALLEL_RANK if same_name(name, b"x-data-parallel-rank", 20) else OTHER
+        if same_name(name, b"x-data-parallel-rank", 20):
+            return X_DATA_PARALLEL_RANK
     return OTHER
 
 
@@ -232,7 +234,9 @@ cdef class Head:
             end = at + self.fields[i].value_size
             while at < end:
                 stop = at
-                while stop < end and p[stop] != c"," and p[stop] != c" " and p[stop] != c"\t":
+                while stop < end and not (
+                    p[stop] == c"," or p[stop] == c" " or p[stop] == c"\t"
+                ):
                     stop += 1
                 if stop - at == 5 and same_name(p + at, b"close", 5):
                     close = True
@@ -245,7 +249,7 @@ cdef class Head:
         return 0
 
     cdef void _make_hop_by_hop(self, const char* name, unsigned int size) noexcept:
-        """Marks the fields of this name, which Connection lists, as not to be copied."""
+        """Marks the fields of a name that Connection lists as not to be copied."""
         cdef const char* p = PyBytes_AS_STRING(self.raw)
         cdef int i
         cdef unsigned int j
@@ -270,7 +274,7 @@ cdef class Head:
         return None
 
     def header(self, bytes name not None):
-        """The first value of the field of this name, or None. `name` is in lower case."""
+        """The first value of the field of this name (in lower case), or None."""
         cdef const char* p = PyBytes_AS_STRING(self.raw)
         cdef const char* wanted = PyBytes_AS_STRING(name)
         cdef unsigned int size = <unsigned int> PyBytes_GET_SIZE(name)

@@ -2,6 +2,7 @@
 
 cimport cython
 
+
 @cython.final
 cdef class Framing:
     cdef int state
@@ -15,6 +16,7 @@ cdef class Framing:
     cdef int _control(self, unsigned char c) except -1
     cdef bint at_chunk_boundary(self) noexcept
     cdef bint until_close(self) noexcept
+
 
 cdef Framing no_body()
 cdef Framing body_of(long long length, bint chunked, bint until_close)

@@ -140,7 +140,7 @@ cdef class Framing:
             if c == c"\r":
                 self.state = SIZE_LF if self.state == EXTENSION else TRAILER_LF
             elif (c < 32 and c != c"\t") or c == 127:
-                raise ProtocolError("a control character in chunk extensions or trailers")
+                raise ProtocolError("a control character in extensions or trailers")
             return 0
         if self.state == TRAILER_START:
             self.state = LAST_LF if c == c"\r" else TRAILER
@@ -153,7 +153,7 @@ cdef class Framing:
             self.state = DATA_LF
             return 0
         if c != c"\n":
-            raise ProtocolError("a carriage return without a line feed in a chunked body")
+            raise ProtocolError("a carriage return without its line feed")
         if self.state == SIZE_LF:
             self.state = DATA if self.remaining else TRAILER_START
             self.line = 0

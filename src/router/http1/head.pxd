@@ -4,6 +4,7 @@ cimport cython
 
 from router.http1.fields cimport Head
 
+
 @cython.final
 cdef class RequestHead(Head):
     cdef unsigned int method_size
@@ -16,11 +17,13 @@ cdef class RequestHead(Head):
     cdef int _host(self) except -1
     cpdef bytes host(self)
 
+
 @cython.final
 cdef class ResponseHead(Head):
     cdef readonly int status
     cdef unsigned int reason_size
     cdef int _start_line(self, Py_ssize_t size) except -1
+
 
 cpdef RequestHead parse_request(bytes raw)
 cpdef ResponseHead parse_response(bytes raw)

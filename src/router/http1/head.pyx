@@ -9,7 +9,11 @@ Anything two HTTP parsers could read differently is refused: RFC 9112, sections 
 
 cimport cython
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport (
+    PyBytes_AS_STRING,
+    PyBytes_FromStringAndSize,
+    PyBytes_GET_SIZE,
+)
 from libc.string cimport memchr, memcmp, memcpy
 
 from router.http1.fields cimport (
@@ -36,24 +40,30 @@ cdef void _fill_table() noexcept:
 
 _fill_table()
 
+cdef unsigned long long mask(tuple kinds):
+    cdef unsigned long long bits = 0
+    for kind in kinds:
+        bits |= bit(kind)
+    return bits
+
 # Never copied to a worker: hop-by-hop, what the router writes itself, and what is
 # meant for the router.
-cdef unsigned long long NOT_TO_WORKER = (
-    bit(Kind.HOST) | bit(Kind.CONNECTION) | bit(Kind.KEEP_ALIVE) | bit(Kind.PROXY_CONNECTION)
-    | bit(Kind.PROXY_AUTHORIZATION) | bit(Kind.TE) | bit(Kind.TRAILER) | bit(Kind.TRANSFER_ENCODING)
-    | bit(Kind.UPGRADE) | bit(Kind.CONTENT_LENGTH) | bit(Kind.EXPECT) | bit(Kind.X_REQUEST_ID)
-    | bit(Kind.X_ROUTER_PEER) | bit(Kind.X_ROUTER_PROVIDER) | bit(Kind.X_DATA_PARALLEL_RANK)
-)
+cdef unsigned long long NOT_TO_WORKER = mask((
+    Kind.HOST, Kind.CONNECTION, Kind.KEEP_ALIVE, Kind.PROXY_CONNECTION,
+    Kind.PROXY_AUTHORIZATION, Kind.TE, Kind.TRAILER, Kind.TRANSFER_ENCODING,
+    Kind.UPGRADE, Kind.CONTENT_LENGTH, Kind.EXPECT, Kind.X_REQUEST_ID,
+    Kind.X_ROUTER_PEER, Kind.X_ROUTER_PROVIDER, Kind.X_DATA_PARALLEL_RANK,
+))
 # Never copied to a client.
-cdef unsigned long long NOT_TO_CLIENT = (
-    bit(Kind.CONNECTION) | bit(Kind.KEEP_ALIVE) | bit(Kind.PROXY_CONNECTION) | bit(Kind.UPGRADE)
-    | bit(Kind.TRANSFER_ENCODING) | bit(Kind.CONTENT_LENGTH) | bit(Kind.X_REQUEST_ID)
-    | bit(Kind.X_ROUTER_WORKER)
-)
+cdef unsigned long long NOT_TO_CLIENT = mask((
+    Kind.CONNECTION, Kind.KEEP_ALIVE, Kind.PROXY_CONNECTION, Kind.UPGRADE,
+    Kind.TRANSFER_ENCODING, Kind.CONTENT_LENGTH, Kind.X_REQUEST_ID,
+    Kind.X_ROUTER_WORKER,
+))
 
 #: Sets of fields that a caller may leave out of a worker's head.
-AUTHORIZATION_FIELD = bit(Kind.AUTHORIZATION)
-CREDENTIAL_FIELDS = bit(Kind.AUTHORIZATION) | bit(Kind.X_API_KEY) | bit(Kind.COOKIE)
+AUTHORIZATION_FIELD = mask((Kind.AUTHORIZATION,))
+CREDENTIAL_FIELDS = mask((Kind.AUTHORIZATION, Kind.X_API_KEY, Kind.COOKIE))
 
 
 @cython.final
@@ -88,7 +98,9 @@ cdef class RequestHead(Head):
     def expects_continue(self):
         """Whether the client waits for a 100 before it sends the body."""
         cdef bytes value = self._value(Kind.EXPECT)
-        return value is not None and value.lower() == b"100-continue" and self.minor == 1
+        if value is None or self.minor == 0:
+            return False
+        return value.lower() == b"100-continue"
 
     @property
     def upgrade(self):
@@ -121,7 +133,7 @@ cdef class RequestHead(Head):
         if size < at + 11 or memcmp(p + at, b" HTTP/1.", 8) != 0 or (
             p[at + 8] != c"1" and p[at + 8] != c"0"
         ) or p[at + 9] != c"\r" or p[at + 10] != c"\n":
-            raise ProtocolError("a request line without HTTP/1.1 or HTTP/1.0 at its end")
+            raise ProtocolError("a request line that does not end with HTTP/1.1")
         self.minor = p[at + 8] - c"0"
         self._form(p)
         return <int> (at + 11)
@@ -150,7 +162,7 @@ cdef class RequestHead(Head):
         return 0
 
     cdef int _host(self) except -1:
-        """Holds the rule of RFC 9112, 3.2: exactly one Host in 1.1, at most one in 1.0."""
+        """Holds RFC 9112, 3.2: exactly one Host in 1.1, at most one in 1.0."""
         cdef const unsigned char* p = <const unsigned char*> PyBytes_AS_STRING(self.raw)
         cdef int i, hosts = 0
         cdef unsigned int j
@@ -352,7 +364,9 @@ cpdef RequestHead parse_request(bytes raw):
     cdef int at, count
     head.raw = raw
     at = head._start_line(size)
-    count = read_fields(<const unsigned char*> PyBytes_AS_STRING(raw), at, size - 2, fields)
+    count = read_fields(
+        <const unsigned char*> PyBytes_AS_STRING(raw), at, size - 2, fields
+    )
     head._take(fields, count)
     head._host()
     return head
@@ -369,7 +383,9 @@ cpdef ResponseHead parse_response(bytes raw):
     cdef int at, count
     head.raw = raw
     at = head._start_line(size)
-    count = read_fields(<const unsigned char*> PyBytes_AS_STRING(raw), at, size - 2, fields)
+    count = read_fields(
+        <const unsigned char*> PyBytes_AS_STRING(raw), at, size - 2, fields
+    )
     head._take(fields, count)
     return head
 

@@ -7,6 +7,7 @@ from router.http1.framing cimport Framing
 from router.http1.head cimport RequestHead
 from router.http1.runner cimport Runner, Source
 
+
 @cython.final
 cdef class Request(Source):
     cdef readonly RequestHead head
@@ -35,6 +36,7 @@ cdef class Request(Source):
     cdef int _hold(self, bytes piece) except -1
     cdef int _pass_on(self, bytes piece) except -1
     cdef int _continue(self) except -1
+
 
 cdef Request new_request(
     RequestHead head, Connection client, Budget budget, long long max_body

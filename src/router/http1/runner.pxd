@@ -2,6 +2,7 @@
 
 cimport cython
 
+
 @cython.final
 cdef class Runner:
     cdef object _coroutine
@@ -13,13 +14,16 @@ cdef class Runner:
     cdef int _step(self, object reason) except -1
     cdef int _end(self, object reason) except -1
 
+
 cdef class Source:
     cdef bint ready(self, int what) noexcept
     cdef int settle(self, int what) except -1
+
 
 @cython.final
 cdef class Wait:
     cdef Source source
     cdef int what
+
 
 cdef Wait wait_for(Source source, int what)

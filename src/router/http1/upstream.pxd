@@ -8,6 +8,7 @@ from router.http1.head cimport ResponseHead
 from router.http1.request cimport Request
 from router.http1.runner cimport Runner
 
+
 @cython.final
 cdef class Upstream(Connection):
     cdef int state

@@ -7,7 +7,7 @@ Knows nothing of pools, retries or who the worker is.
 
     state       meaning                                    left by
     IDLE        nothing is asked; any byte or end is fatal  send
-    WAITING     a request was sent, no whole head yet       the head, a loss, the deadline
+    WAITING     a request was sent, no whole head yet       head, loss, deadline
     ANSWERED    the head is there, nothing was passed on    relay, tunnel, close
     RELAYING    the body goes to the client                 its end, a loss, silence
     TUNNEL      bytes of another protocol, both ways        either end's close
@@ -154,7 +154,7 @@ cdef class Upstream(Connection):
         )
 
     def finished(self):
-        """Awaitable: ends when the whole answer was passed on, or `failure` says why not."""
+        """Awaitable: ends with the answer, or when `failure` says why it broke off."""
         return wait_for(self, END)
 
     def end_with(self, bytes event not None):
@@ -299,7 +299,7 @@ cdef class Upstream(Connection):
         return 0
 
     cdef bytes _body_part(self, bytes data, Py_ssize_t start):
-        """What of `data`, from `start` on, goes to the client; `at` is where it ends."""
+        """What of `data`, from `start` on, goes to the client, up to `at`."""
         cdef list payload
         if self.unchunk:
             payload = []
