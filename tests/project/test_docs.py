@@ -16,6 +16,7 @@ from router.cli import cli
 from router.cli.flags import SettingsCommand
 from router.settings import FLAGS, read
 from tests.project.source import ROOT, modules, written_files
+from tests.support.router_process import RouterProcess
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PAGES = [path for path in written_files() if path.suffix == ".md"]
@@ -79,6 +80,14 @@ def test_the_page_for_operators_lists_the_flags_as_they_are() -> None:
             lines.append(f"| `{flag.option}` | {default} | {flag.help} |")
         lines.append("")
     assert "\n".join(lines) in (ROOT / "docs" / "operate.md").read_text()
+
+
+def test_the_page_for_operators_lists_the_metrics_as_they_are() -> None:
+    with RouterProcess() as router:
+        _, served = router.get("/metrics")
+    page = (ROOT / "docs" / "operate.md").read_text()
+    listed = re.findall(r"^\| `(fleetrouter_\w+)` \| (\w+) \|", page, re.M)
+    assert listed == re.findall(r"^# TYPE (fleetrouter_\w+) (\w+)$", served, re.M)
 
 
 def test_every_dependency_is_used_and_said_why() -> None:

@@ -48,6 +48,21 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 MODULES = modules("src/router")
+#: What a running router is made of, once each.
+PARTS = {
+    "AdminDoor",
+    "Chooser",
+    "Connections",
+    "Exchange",
+    "Health",
+    "HoldQueue",
+    "Index",
+    "Metrics",
+    "ModelReader",
+    "Registry",
+    "Server",
+    "Slots",
+}
 
 HEALTH = {"fleet.health.Health"}
 HEAD_PARSE = "proxy.head.parse"
@@ -94,6 +109,20 @@ def test_only_settings_reads_the_environment() -> None:
         if found:
             readers.add(dotted(path))
     assert readers <= {"settings"}
+
+
+def test_only_app_builds_the_parts_of_a_router() -> None:
+    """Elsewhere they are given, so that a test can give others."""
+    builders = {
+        dotted(path)
+        for path in MODULES
+        if path.suffix == ".py" and room(path) != "simulate"  # has none of these
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in PARTS
+    }
+    assert builders == {"app"}
 
 
 def test_nothing_is_global_and_mutable() -> None:
