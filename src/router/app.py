@@ -211,18 +211,21 @@ class Router:
             ("hold_waiting", "Waiting for a worker now.", lambda: len(hold)),
         ):
             metrics.gauge(name, help, read)
-        self.port = await server.start(settings.host, settings.port)
-        self._server = server
-        stack.callback(server.close)
-        if settings.prometheus_port is not None:
-            await self._serve_metrics(metrics)
-
+        # Before the first request can come: a model of these workers, none of which was
+        # asked yet, is not unknown.
         for registration in static.registrations(
             settings.worker_urls,
             dp_size=settings.intra_node_data_parallel_size,
             dp_start_rank=settings.dp_start_rank,
         ):
             registry.register(registration)
+        registry.flush()
+        self.port = await server.start(settings.host, settings.port)
+        self._server = server
+        stack.callback(server.close)
+        if settings.prometheus_port is not None:
+            await self._serve_metrics(metrics)
+
         _log.info(
             "listening",
             extra={

@@ -90,13 +90,17 @@ class RouterProcess:
 
         Raises RouterFailed if it had to be killed or left processes behind.
         """
+        self._running().send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        """As `stop`, for an end that was asked for otherwise."""
         process = self._running()
-        process.send_signal(signal.SIGTERM)
         try:
             code = process.wait(self._stop_timeout)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise RouterFailed(f"SIGTERM did not end it:\n{self.logs()}") from None
+            raise RouterFailed(f"it did not end:\n{self.logs()}") from None
         left = _group_exists(process.pid)
         self.kill()
         if left:

@@ -58,7 +58,7 @@ class Wish:
 def wants_body(head: RequestHead) -> bool:
     """Whether the body must be seen to route it, or is small enough to be held."""
     kind = _content_type(head)
-    if b"json" in kind or kind.startswith(b"multipart/form-data"):
+    if _claims_json(kind) or kind.startswith(b"multipart/form-data"):
         return True
     return 0 <= head.content_length <= SMALL_BODY
 
@@ -66,6 +66,12 @@ def wants_body(head: RequestHead) -> bool:
 def _content_type(head: RequestHead) -> bytes:
     """The Content-Type in lower case, parameters and all; empty if there is none."""
     return (head.value(_CONTENT_TYPE) or b"").lower()
+
+
+def _claims_json(kind: bytes) -> bool:
+    """Whether the body should be one JSON value; a sequence of them is another type."""
+    media_type = kind.partition(b";")[0].strip()
+    return media_type == b"application/json" or media_type.endswith(b"+json")
 
 
 def read_wish(request: Request, session_headers: tuple[bytes, ...]) -> Wish:
@@ -92,7 +98,7 @@ def read_wish(request: Request, session_headers: tuple[bytes, ...]) -> Wish:
         wish.model = _model_of_query(head.query)
         return wish
     kind = _content_type(head)
-    if b"json" in kind:
+    if _claims_json(kind):
         _read_json(wish, body, sessions=bool(session_headers))
     elif kind.startswith(b"multipart/form-data"):
         wish.model = _model_of_form(head, body)
