@@ -168,14 +168,15 @@ class Demo:
     async def _answers(self, router: asyncio.subprocess.Process) -> bool:
         """Whether the router answered before it ended or its time was over."""
         deadline = asyncio.get_running_loop().time() + _ROUTER_TIMEOUT
-        async with aiohttp.ClientSession() as http:
+        timeout = aiohttp.ClientTimeout(total=1)
+        async with aiohttp.ClientSession(timeout=timeout) as http:
             while asyncio.get_running_loop().time() < deadline:
                 if router.returncode is not None:
                     return False
                 try:
                     async with http.get(f"{self._url}/liveness") as response:
                         return response.status == 200
-                except aiohttp.ClientConnectionError:
+                except (aiohttp.ClientError, TimeoutError):
                     await asyncio.sleep(0.05)
         return False
 
