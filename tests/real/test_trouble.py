@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 
 async def status_is(router: Router, server: VllmServer, *wanted: str) -> bool:
-    return (await router.worker(server))["status"] in wanted
+    return await router.status(server) in wanted
 
 
 async def served(traffic: Traffic, worker: str, since: float) -> bool:
@@ -64,11 +64,11 @@ async def test_a_server_that_starts_late_takes_its_share(
         client(router.url) as requests,
     ):
         await until(lambda: status_is(router, fleet.first, "ready"))
-        worker = (await router.worker(fleet.second))["id"]
+        worker = await router.id_of(fleet.second)
         begun = time.monotonic()
         async with Traffic(requests) as traffic:
             await asyncio.sleep(30)
-            assert (await router.worker(fleet.second))["status"] == "pending"
+            assert await router.status(fleet.second) == "pending"
             fleet.second.start()
             up = await fleet.second.ready()
             await until(lambda: served(traffic, worker, up))
@@ -86,14 +86,17 @@ async def test_a_server_that_starts_late_takes_its_share(
 async def test_no_new_request_fails_when_an_engine_is_killed(
     fleet: Fleet, note: Note
 ) -> None:
-    """And the server is used again once it is back."""
+    """Its streams end with an error; the server is used again once it is back."""
     await fleet.ensure_ready()
+    tokens = 6000
     async with (
         serve(*fleet.flags()) as router,
         client(router.url) as requests,
     ):
         await fleet.joined(router)
-        worker = (await router.worker(fleet.second))["id"]
+        worker = await router.id_of(fleet.second)
+        streams = [asyncio.create_task(stream(requests, tokens)) for _ in range(4)]
+        await until(lambda: works(fleet.first, fleet.second))
         async with Traffic(requests) as traffic:
             await asyncio.sleep(2)
             killed = time.monotonic()
@@ -106,6 +109,11 @@ async def test_no_new_request_fails_when_an_engine_is_killed(
             fleet.second.start()
             up = await fleet.second.ready()
             await until(lambda: served(traffic, worker, up))
+        ended = await asyncio.gather(*streams, return_exceptions=True)
+    whole = [end for end in ended if isinstance(end, tuple)]
+    broken = [end for end in ended if isinstance(end, openai.APIError)]
+    assert [(count, reason) for count, reason, _ in whole] == [(tokens, "length")] * 2
+    assert len(broken) == 2
     new = [o for o in traffic.outcomes if o.begun >= killed]
     old = [o for o in traffic.failures() if o.begun < killed]
     assert [o for o in new if o.error] == []
@@ -113,8 +121,9 @@ async def test_no_new_request_fails_when_an_engine_is_killed(
     assert back is not None
     note(
         f"kill -9 of an engine under load: {len(new)} requests after it, none failed; "
-        f"of those in flight {len(old)} failed; unhealthy after "
-        f"{noticed - killed:.2f} s; used {back.begun - up:.2f} s after it was back"
+        f"of those in flight {len(old)} failed; its {len(broken)} streams ended with "
+        f"an error; unhealthy after {noticed - killed:.2f} s; used "
+        f"{back.begun - up:.2f} s after it was back"
     )
 
 
@@ -128,7 +137,7 @@ async def test_no_request_fails_when_a_server_drains(fleet: Fleet, note: Note) -
         client(fleet.second.url) as direct,
     ):
         await fleet.joined(router)
-        worker = (await router.worker(fleet.second))["id"]
+        worker = await router.id_of(fleet.second)
         streams = [asyncio.create_task(stream(requests, tokens)) for _ in range(2)]
         await until(lambda: works(fleet.first, fleet.second))
         async with Traffic(requests) as traffic:

@@ -23,7 +23,10 @@ def client(url: str) -> openai.AsyncOpenAI:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One request: when it began and ended (monotonic), who served it, what failed."""
+    """One request: when it began and ended (monotonic), who served it, what failed.
+
+    `error` is the code of the answer's error, or what the client makes of a failure.
+    """
 
     begun: float
     ended: float
@@ -42,8 +45,8 @@ async def chat(requests: openai.AsyncOpenAI, model: str = "tiny") -> Outcome:
             temperature=0.0,
             max_tokens=16,
         )
-    except openai.OpenAIError as error:
-        return Outcome(begun, time.monotonic(), "", repr(error), "")
+    except openai.APIError as error:
+        return Outcome(begun, time.monotonic(), "", str(error.code or repr(error)), "")
     text = answer.parse().choices[0].message.content or ""
     worker = answer.headers.get("x-router-worker", "")
     return Outcome(begun, time.monotonic(), worker, "", text)
