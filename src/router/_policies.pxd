@@ -1,8 +1,8 @@
 """The policies: which slot of a pool a request gets.
 
 Owns the choice and nothing else: every function reads groups, loads and bits, and
-answers a slot number or -1; who counts the request on the slot is `_core.Pool`. Knows
-no Python object and takes no memory.
+answers a slot number, its group noted in the choice, or -1; who counts the request on
+the slot is `_core.Pool`. Knows no Python object and takes no memory.
 
 A choice is made over whole groups first, which costs nothing per worker. Only when it
 falls on a slot that this request must not get (tried before, not of this pool, full,
@@ -15,6 +15,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from router._group cimport (
     Group, Table, below_limit, mix, random_below, random_unit, ring_after
 )
+from router._rendezvous cimport BLOCK, hash_block, hash_one
 
 
 cdef struct Part:
@@ -26,6 +27,7 @@ cdef struct Part:
     const int32_t *members  # by load
     int32_t count
     int32_t tied            # leading members that share the lowest load
+    double score            # least_load: that of the leading ones
 
 
 cdef struct Request:
@@ -46,6 +48,7 @@ cdef struct Choice:
     const uint64_t *words   # candidates, bit words
     int32_t word_count
     Request request
+    Group *group            # of the slot that was chosen
 
 
 ctypedef int32_t (*Policy)(Choice *choice) noexcept nogil
@@ -114,6 +117,11 @@ cdef inline int32_t choose(Choice *choice, Policy policy) noexcept nogil:
     return policy(choice)
 
 
+cdef inline int32_t _give(Choice *choice, Part *part, int32_t index) noexcept nogil:
+    choice.group = part.group
+    return part.members[index]
+
+
 # --- least_load -----------------------------------------------------------------------
 
 cdef inline double _score(
@@ -125,24 +133,26 @@ cdef inline double _score(
 
 cdef inline int32_t least_load(Choice *choice) noexcept nogil:
     # Lowest score; every worker that shares it is as likely as any other.
-    cdef Part *part
-    cdef double score, best = INFINITY
+    cdef Part *part = &choice.parts[choice.first]
+    cdef double best = INFINITY
     cdef int32_t i, nth, ties = 0
+    if choice.end - choice.first == 1:      # as most often: nothing to compare
+        return _give(choice, part, random_below(choice.table, part.tied))
     for i in range(choice.first, choice.end):
         part = &choice.parts[i]
         if part.count:
-            score = _score(choice, part, part.members[0])
-            if score < best:
-                best = score
+            part.score = _score(choice, part, part.members[0])
+            if part.score < best:
+                best = part.score
                 ties = 0
-            if score == best:
+            if part.score == best:
                 ties += part.tied
     nth = random_below(choice.table, ties)
     for i in range(choice.first, choice.end):
         part = &choice.parts[i]
-        if part.count and _score(choice, part, part.members[0]) == best:
+        if part.count and part.score == best:
             if nth < part.tied:
-                return part.members[nth]
+                return _give(choice, part, nth)
             nth -= part.tied
     return -1
 
@@ -186,7 +196,7 @@ cdef inline int32_t _draw(
 cdef inline int32_t random(Choice *choice) noexcept nogil:
     cdef Part *part = NULL
     cdef int32_t index = _draw(choice, _capacity(choice), NULL, -1, &part)
-    return part.members[index]
+    return _give(choice, part, index)
 
 
 cdef inline int32_t power_of_two(Choice *choice) noexcept nogil:
@@ -202,8 +212,8 @@ cdef inline int32_t power_of_two(Choice *choice) noexcept nogil:
         _score(choice, two, two.members[second])
         < _score(choice, one, one.members[first])
     ):
-        return two.members[second]
-    return one.members[first]
+        return _give(choice, two, second)
+    return _give(choice, one, first)
 
 
 # --- round_robin ----------------------------------------------------------------------
@@ -251,6 +261,7 @@ cdef inline int32_t round_robin(Choice *choice) noexcept nogil:
             part.credit += part.group.weight * part.count
         best.credit -= total
         best.last = slot
+        choice.group = best.group
     return slot
 
 
@@ -260,15 +271,7 @@ cdef struct Bid:
     # A worker's standing in a key's own order of workers.
     int32_t slot            # -1: none yet
     uint32_t hash
-    const Group *group
-
-
-cdef inline uint32_t _hash(uint32_t seed, uint64_t key) noexcept nogil:
-    # One worker's 32-bit hash of a key. The multipliers are those of lowbias32
-    # (Wellons 2018); any change of them moves every session of every user.
-    cdef uint32_t x = (seed ^ <uint32_t> key) * <uint32_t> 0x7FEB352D
-    x = ((x ^ (x >> 15)) + <uint32_t> (key >> 32)) * <uint32_t> 0x846CA68B
-    return x ^ (x >> 16)
+    Group *group
 
 
 cdef inline double _value(const Bid *bid) noexcept nogil:
@@ -331,15 +334,26 @@ cdef inline bint _over(
 
 cdef inline Bid _first_of(Choice *choice, const Part *part) noexcept nogil:
     # The first in the key's order among all that are available in a group.
-    cdef const Group *group = part.group
+    cdef Group *group = part.group
     cdef uint64_t key = choice.request.key
+    cdef uint32_t hashes[BLOCK]
+    cdef uint32_t highest
     cdef Bid best, bid
-    cdef int32_t i
+    cdef int32_t i = 0, j
     bid.group = best.group = group
     best.slot = -1
     best.hash = 0
-    for i in range(group.count):
-        bid.hash = _hash(group.seeds[i], key)
+    while i + BLOCK <= group.count:
+        highest = hash_block(&group.seeds[i], key, hashes)
+        if highest >= best.hash:
+            bid.hash = highest
+            for j in range(BLOCK):
+                if hashes[j] == highest:
+                    bid.slot = group.ring[i + j]
+                    _offer(choice, &best, &bid)
+        i += BLOCK
+    for i in range(i, group.count):
+        bid.hash = hash_one(group.seeds[i], key)
         if bid.hash >= best.hash:
             bid.slot = group.ring[i]
             _offer(choice, &best, &bid)
@@ -354,6 +368,7 @@ cdef inline int32_t consistent_hash(Choice *choice) noexcept nogil:
     cdef int32_t i, j
     cdef double mean = _mean(choice)
     best.slot = within.slot = -1
+    best.group = within.group = NULL
     for i in range(choice.first, choice.end):
         part = &choice.parts[i]
         if part.count == 0:
@@ -365,14 +380,17 @@ cdef inline int32_t consistent_hash(Choice *choice) noexcept nogil:
         bid.group = part.group
         for j in range(part.count):
             bid.slot = part.members[j]
-            bid.hash = _hash(
+            bid.hash = hash_one(
                 <uint32_t> (choice.table.identity[bid.slot] >> 32), choice.request.key
             )
             _offer(choice, &best, &bid)
             if not _over(choice, mean, &bid):
                 _offer(choice, &within, &bid)
-    if choice.request.filtered:
-        return within.slot if within.slot >= 0 else best.slot
-    if _full(choice, best.group, best.slot) or _over(choice, mean, &best):
+    if within.slot >= 0:
+        best = within
+    elif not choice.request.filtered and (
+        _full(choice, best.group, best.slot) or _over(choice, mean, &best)
+    ):
         return -1
+    choice.group = best.group
     return best.slot

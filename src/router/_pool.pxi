@@ -30,7 +30,7 @@ cdef class Pool:
         free(self.choice.parts)
 
     cdef int _take_candidates(self, candidates) except -1:
-        cdef int32_t word, last = -1
+        cdef int32_t word, last
         words = np.asarray(candidates)
         if words.dtype != np.uint64 or words.ndim != 1:
             raise TypeError("candidates must be a uint64 array of one dimension")
@@ -45,6 +45,7 @@ cdef class Pool:
         self.choice.word_count = len(words)
         for word in range(self.choice.word_count):
             self.size += __builtin_popcountll(self.choice.words[word])
+        word = self.choice.word_count - 1
         last = 64 * word + 63 - __builtin_clzll(self.choice.words[word])
         if last >= len(self.slots.living):
             raise ValueError("candidates that are not slots")
@@ -166,20 +167,18 @@ cdef class Pool:
             bit = <uint64_t> 1 << (slot.number & 63)
             if not exclude:
                 self.choice.table.excluded[slot.number >> 6] &= ~bit
-            elif self.slots._lives(slot):
+            elif not slot.over:
                 self.choice.table.excluded[slot.number >> 6] |= bit
 
     cdef inline Slot _count(self, int32_t number):
-        cdef Slot slot
-        cdef Group *group
+        # The group is taken from the choice: the slot itself may be far from the cache.
+        cdef Group *group = self.choice.group
         if number < 0:
             return None
-        slot = <Slot> PyList_GET_ITEM(self.slots.living, number)
-        group = &slot.group.state
         if not reserve_levels(group, self.choice.table.load[number] + 1):
             raise MemoryError
         count_up(group, self.choice.table, number)
-        return slot
+        return <Slot> PyList_GET_ITEM(self.slots.living, number)
 
 
 def _by_tier(_Group group):

@@ -1,0 +1,1 @@
+"""Selection: a model's name in, a worker out, against what a router would else do."""
