@@ -81,7 +81,7 @@ class Bench:
     def _fleets(self) -> list[tuple[int, int, str]]:
         """(workers, models, policy) of the fleets to start."""
         o, fleets = self.options, []
-        if {"S6", "S7"} & set(o.scenarios):
+        if {"S6", "S7", "S9"} & set(o.scenarios):
             fleets += [(workers, models, "rr") for workers, models in o.fleets]
         if "S8" in o.scenarios:
             sizes = {n for n, models in o.fleets if models == 1 and n <= CACHE_WORKERS}
@@ -160,7 +160,7 @@ class Bench:
     def _fleet(
         self, name: str, workers: int, models: int, policy: str, round_: int
     ) -> None:
-        """S6 and S7 (round robin) or S8 (cache-aware) for one fleet."""
+        """S6, S7 and S9 (round robin) or S8 (cache-aware) for one fleet."""
         spec, chosen = SYSTEMS[name], self.options.scenarios
         if not spec.command or policy not in spec.policies:
             return
@@ -169,8 +169,12 @@ class Bench:
         ):
             return
         idle = policy == "rr" and "S7" in chosen and (workers, models) == IDLE_FLEET
-        load = {"rr": "S6", "cache": "S8"}[policy]
-        if not idle and load not in chosen:
+        loads = [
+            name
+            for name in {"rr": ("S6", "S9"), "cache": ("S8",)}[policy]
+            if name in chosen
+        ]
+        if not idle and not loads:
             return
         base = {
             "system": name,
@@ -184,7 +188,7 @@ class Bench:
             at_start = processes.rss_mb(system.family())
             if idle:
                 self._idle(system, base)
-            if load in chosen:
+            for load in loads:
                 self._loaded(system, base, load, at_start)
 
     def _idle(self, system: Running, base: dict[str, Any]) -> None:

@@ -126,7 +126,7 @@ def _of_mock(stats: dict[str, Any]) -> dict[str, Any]:
 def _run_wrk(system: Running, row: Row, seconds: int) -> tuple[dict[str, Any], float]:
     """wrk's result, and the CPU seconds that it took itself."""
     options = row.options.split()
-    if system.n_models > 1:
+    if system.n_models > 1 and not row.one_model:
         options.append(f"models={system.n_models}")
     if row.key and system.spec.key:
         options.append(f"header={system.spec.key}")

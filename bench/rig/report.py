@@ -26,7 +26,7 @@ def report(records: Sequence[Record], systems: Sequence[str] = ()) -> str:
     parts = [_summary(records, order)]
     for scenario in SCENARIOS:
         parts += _rows(records, order, scenario)
-    for scenario in ("S6", "S8"):
+    for scenario in ("S6", "S8", "S9"):
         parts += _fleets(records, order, scenario)
     parts += [_idle(records, order)]
     failed = [r for r in records if r["scenario"] == "failed"]

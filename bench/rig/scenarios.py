@@ -24,6 +24,8 @@ class Row:
     slow: bool = True
     #: Whether the session header is sent.
     key: bool = False
+    #: Whether all requests are for the first of the models.
+    one_model: bool = False
 
     @property
     def stream(self) -> bool:
@@ -109,10 +111,13 @@ FLEET_TITLES = {
     "S7": "Idle: 512 workers registered, no traffic, health checks every 10 s",
     "S8": "Fleet size under the cache-aware policy: 300 B body, 1,000 distinct "
     "prompts, 64 connections",
+    "S9": "One model in a growing fleet: round robin, 300 B body, 64 connections, "
+    "requests for one of the models only",
 }
 FLEET_ROWS = {
     "S6": Row("", 64, 3, "size=300"),
     "S8": Row("", 64, 3, "size=300 prompts=shared keys=1000"),
+    "S9": Row("", 64, 3, "size=300", one_model=True),
 }
 #: The fleet that S7 leaves idle, and S8's largest.
 IDLE_FLEET = (512, 1)
