@@ -206,9 +206,9 @@ class Health:
                 self._registry.set_health(slot, False, reason)
 
     def _give_up(self, target: Target) -> None:
-        for worker in list(target.workers.values()):
+        for worker_id in [worker.id for worker in target.workers.values()]:
             try:
-                self._registry.remove(worker.id)
+                (worker,) = self._registry.remove(worker_id)
             except WorkerNotFound:
                 continue
             _log.warning(

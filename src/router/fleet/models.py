@@ -26,6 +26,7 @@ PATH = "/v1/models"
 #: Entries of a list at most: far above any seen, for the index must stay bounded.
 MOST_MODELS = 10_000
 _LONGEST_ID = 512
+SLOW = "model list: no answer in time"
 
 
 @dataclass(slots=True)
@@ -142,7 +143,7 @@ class ModelReader:
 
     def _timed_out(self, target: Target) -> None:
         self._reads.finished(target, self._loop.time(), timed_out=True)
-        self._each(target, lambda s: self._registry.sync_failed(s, "no model list"))
+        self._each(target, lambda s: self._registry.sync_failed(s, SLOW))
 
     async def _read(self, target: Target) -> None:
         answer = await fetch.get(
