@@ -78,7 +78,6 @@ async def probing(
     )
     health = Health(
         registry,
-        session,
         models,
         interval=interval,
         timeout=timeout,

@@ -26,6 +26,8 @@ class MiniWorker:
         self.models: list[str] | int | bytes = list(models)
         self.health = 200
         self.hang: set[str] = set()
+        #: Sent piece by piece instead of any answer.
+        self.raw: list[bytes] | None = None
         self.asked: Counter[str] = Counter()
         #: Of each path, how many requests are in hand.
         self.running: Counter[str] = Counter()
@@ -106,8 +108,8 @@ class MiniWorker:
     async def _answer(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        first, *fields = head.strip().split("\r\n")
+        asked = (await reader.readuntil(b"\r\n\r\n")).decode()
+        first, *fields = asked.strip().split("\r\n")
         path = first.split()[1]
         self.asked[path] += 1
         self.headers[path] = {
@@ -121,11 +123,12 @@ class MiniWorker:
             status, body = self._reply(path)
         finally:
             self.running[path] -= 1
-        writer.write(
-            b"HTTP/1.1 %d X\r\nContent-Length: %d\r\nLocation: /\r\n\r\n%b"
-            % (status, len(body), body)
-        )
-        await writer.drain()
+        head = b"HTTP/1.1 %d X\r\nContent-Length: %d\r\nLocation: /\r\n\r\n"
+        answer = [head % (status, len(body)), body] if self.raw is None else self.raw
+        for piece in answer:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)
 
     def _reply(self, path: str) -> tuple[int, bytes]:
         if path == "/health":

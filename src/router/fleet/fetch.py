@@ -1,4 +1,4 @@
-"""One bounded GET of a worker, for probes and model lists.
+"""One bounded GET of a worker, for model lists.
 
 Owns the HTTP client's settings and what an outcome is called. Never raises for what a
 server or the network does, and never follows a server to another place.
@@ -74,16 +74,11 @@ def open_session() -> aiohttp.ClientSession:
 
 
 async def get(
-    session: aiohttp.ClientSession,
-    url: str,
-    *,
-    timeout: float,
-    api_key: str | None,
-    with_body: bool,
+    session: aiohttp.ClientSession, url: str, *, timeout: float, api_key: str | None
 ) -> Answer:
     """GETs `url` within `timeout` seconds, the body at most MOST_BYTES long.
 
-    `api_key`: sent as bearer. `with_body`: wait for the body; else the head is enough.
+    `api_key`: sent as bearer.
     """
     headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
     try:
@@ -96,15 +91,16 @@ async def get(
                 timeout=aiohttp.ClientTimeout(total=None),
             ) as response,
         ):
-            body = await _read(response) if with_body else b""
-            return Answer(response.status, body)
+            return Answer(response.status, await _read(response))
     except TimeoutError:
         return Answer(failure=Failure.TIMED_OUT, reason=f"no answer in {timeout:g} s")
     except _TooLargeError:
         reason = f"answer of more than {MOST_BYTES} bytes"
         return Answer(failure=Failure.BROKEN, reason=reason)
+    except aiohttp.ClientConnectorError as error:
+        return failed("cannot connect", error.os_error)
     except (aiohttp.ClientError, OSError) as error:
-        return _failed(error)
+        return failed("connection lost", error)
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
@@ -116,14 +112,11 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body)
 
 
-def _failed(error: aiohttp.ClientError | OSError) -> Answer:
-    """What an exception of the client stands for."""
-    what, cause = "connection lost", error
-    if isinstance(error, aiohttp.ClientConnectorError):
-        what, cause = "cannot connect", error.os_error
-    number = cause.errno if isinstance(cause, OSError) else None
+def failed(what: str, error: Exception) -> Answer:
+    """What an exception stands for. `what`: had been tried, for operators."""
+    number = error.errno if isinstance(error, OSError) else None
     if number == errno.ECONNREFUSED:
         return Answer(failure=Failure.REFUSED, reason="connection refused")
     if number in _OWN_SHORTAGES:
-        return Answer(failure=Failure.OURS, reason=str(cause))
-    return Answer(failure=Failure.BROKEN, reason=f"{what}: {cause}")
+        return Answer(failure=Failure.OURS, reason=str(error))
+    return Answer(failure=Failure.BROKEN, reason=f"{what}: {error}")

@@ -11,22 +11,21 @@ import asyncio
 import logging
 from random import Random
 
-import aiohttp
-
 from router._core import Slot
 from router.errors import WorkerNotFound
-from router.fleet import fetch
 from router.fleet.change import Change
 from router.fleet.fetch import Failure
 from router.fleet.models import ModelReader
+from router.fleet.probe import Prober
 from router.fleet.registry import Registry
 from router.fleet.schedule import Schedule
 from router.fleet.target import Target
 from router.fleet.worker import Worker
 
-#: Probes started in one turn of the event loop, so that a large fleet that is
-#: registered at once does not hold up the requests.
+#: Probes started in one turn, and seconds between two turns at least: a large fleet
+#: that is registered at once must not hold up the requests.
 BATCH = 16
+TURN_SECS = 0.005
 #: Probes of one server in flight: one may hang for its whole timeout while others find
 #: out whether the server has come up meanwhile.
 MOST_PROBES = 2
@@ -40,7 +39,6 @@ class Health:
     def __init__(
         self,
         registry: Registry,
-        session: aiohttp.ClientSession,
         models: ModelReader,
         *,
         interval: float = 10.0,
@@ -52,7 +50,7 @@ class Health:
         api_key: str | None = None,
         random: Random | None = None,
     ) -> None:
-        """`session`: of `fetch.open_session`. Times are in seconds.
+        """Times are in seconds.
 
         `interval`: between the checks of a ready worker. `timeout`: of a probe.
         `failure_threshold`, `success_threshold`: failed checks in a row that take a
@@ -61,9 +59,8 @@ class Health:
         bearer for workers without a key of their own.
         """
         self._registry = registry
-        self._session = session
         self._models = models
-        self._timeout = timeout
+        self._prober = Prober(endpoint, timeout)
         self._endpoint = endpoint
         self._api_key = api_key
         self._schedule: Schedule[Target] = Schedule(
@@ -78,7 +75,9 @@ class Health:
         #: In flight, the oldest first.
         self._probes: dict[Target, list[asyncio.Task[None]]] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_for: float | None = None
+        self._turned_at = float("-inf")
         self._unsubscribe = registry.subscribe(self._follow)
         self._admit(registry.workers())
         self._arm()
@@ -119,7 +118,7 @@ class Health:
         for worker in workers:
             target = new.get(worker.base_url)
             if target is None:
-                target = Target(worker.base_url, worker.api_key, {})
+                target = Target(worker.base_url, worker.endpoint, worker.api_key, {})
                 new[worker.base_url] = target
             target.workers[worker.slot] = worker
             self._targets[worker.slot] = target
@@ -144,15 +143,18 @@ class Health:
 
     def _arm(self) -> None:
         """Comes back when something is due."""
+        due = self._schedule.next_due()
+        at = None if due is None else max(due, self._turned_at + TURN_SECS)
+        if at == self._armed_for:
+            return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        due = self._schedule.next_due()
-        if due is not None:
-            self._timer = self._loop.call_at(due, self._turn)
+        self._armed_for = at
+        self._timer = None if at is None else self._loop.call_at(at, self._turn)
 
     def _turn(self) -> None:
-        now = self._loop.time()
+        self._armed_for = self._timer = None
+        now = self._turned_at = self._loop.time()
         for target in self._schedule.expired(now):
             self._give_up(target)
         for target in self._schedule.due(now, BATCH):
@@ -168,12 +170,8 @@ class Health:
         running.append(self._loop.create_task(self._probe(target)))
 
     async def _probe(self, target: Target) -> None:
-        answer = await fetch.get(
-            self._session,
-            target.base_url + self._endpoint,
-            timeout=self._timeout,
-            api_key=target.api_key or self._api_key,
-            with_body=False,
+        answer = await self._prober.probe(
+            target.endpoint, target.api_key or self._api_key
         )
         task = asyncio.current_task()
         self._probes[target] = [t for t in self._probes[target] if t is not task]
@@ -190,6 +188,7 @@ class Health:
     def _passed(self, target: Target) -> None:
         self._break_off(target)
         now = self._loop.time()
+        target.told = None
         if self._schedule.good(target, now):
             for slot in list(target.workers):
                 self._registry.set_health(slot, True)
@@ -201,7 +200,8 @@ class Health:
         if self._schedule.bad(target, self._loop.time(), refused=refused):
             self._break_off(target)
             self._models.lost(target)
-        if not self._schedule.is_up(target):
+        if not self._schedule.is_up(target) and reason != target.told:
+            target.told = reason
             for slot in list(target.workers):
                 self._registry.set_health(slot, False, reason)
 

@@ -151,7 +151,6 @@ class ModelReader:
             target.base_url + PATH,
             timeout=self._timeout,
             api_key=target.api_key or self._api_key,
-            with_body=True,
         )
         del self._tasks[target]
         if answer.failure is Failure.TIMED_OUT:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from router._core import Slot
-from router.fleet.worker import Status, Worker
+from router.fleet.worker import Endpoint, Status, Worker
 
 
 @dataclass(slots=True, eq=False)
@@ -20,9 +20,12 @@ class Target:
     """
 
     base_url: str
+    endpoint: Endpoint
     api_key: str | None
     #: The newest value of each of its workers that is still there.
     workers: dict[Slot, Worker]
+    #: Why it is down, as the registry was last told.
+    told: str | None = None
 
     @property
     def settled(self) -> bool:
