@@ -138,7 +138,6 @@ class Router:
         stack.push_async_callback(models.stop)
         health = Health(
             registry,
-            session,
             models,
             interval=settings.health_check_interval_secs,
             timeout=settings.health_check_timeout_secs,
