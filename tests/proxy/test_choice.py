@@ -206,27 +206,3 @@ async def test_no_more_are_held_than_the_queue_takes() -> None:
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     assert len(setting.hold) == 0
-
-
-async def test_those_who_wait_keep_their_order_when_they_are_woken_in_vain() -> None:
-    hold = HoldQueue(size=10, timeout=30)
-    order: list[int] = []
-
-    async def wait(number: int) -> None:
-        ticket = hold.ticket()
-        deadline = asyncio.get_running_loop().time() + 30
-        await hold.wait(ticket, deadline)
-        await hold.wait(ticket, deadline)
-        order.append(number)
-
-    tasks = [asyncio.create_task(wait(number)) for number in range(4)]
-    await asyncio.sleep(0)
-    hold.wake()
-    for count in range(1, 5):
-        while len(hold) < 5 - count:
-            await asyncio.sleep(0)
-        hold.wake_one()
-        while len(order) < count:
-            await asyncio.sleep(0)
-    await asyncio.gather(*tasks)
-    assert order == [0, 1, 2, 3]

@@ -7,7 +7,7 @@ nothing of HTTP.
 
 from __future__ import annotations
 
-import asyncio
+import re
 
 from router._core import Index, Pool, Slot
 from router.errors import (
@@ -20,9 +20,12 @@ from router.errors import (
 from router.fleet.snapshot import Snapshot
 from router.fleet.worker import Worker
 from router.policy import Policy, Tried
-from router.proxy.hold import HoldQueue
+from router.proxy.hold import HoldQueue, Kind
 from router.proxy.meter import Meter
 from router.proxy.route import Wish
+
+#: What the number of a rank looks like.
+_RANK = re.compile(r"[0-9]{1,9}")
 
 
 class Chooser:
@@ -36,24 +39,27 @@ class Chooser:
         self._hold = hold
         self._meter = meter
 
+    @property
+    def holds(self) -> bool:
+        """Whether requests may wait for a worker at all."""
+        return self._hold.timeout > 0
+
     async def wait(self, wish: Wish) -> Slot:
         """A slot for a request that found none, if it may wait for one.
 
         Raises NoAvailableWorkers, or what `now` raises.
         """
         if self._hold.full:
-            if self._hold.timeout > 0:
+            if self.holds:
                 self._meter.hold_rejections += 1
             raise _nobody(wish)
         self._meter.held += 1
-        ticket = self._hold.ticket()
-        deadline = asyncio.get_running_loop().time() + self._hold.timeout
-        while await self._hold.wait(ticket, deadline):
-            slot = self.now(wish, ())
-            if slot is not None:
-                return slot
-        self._meter.hold_timeouts += 1
-        raise _nobody(wish)
+        kind = Kind(wish.model, wish.provider, wish.rank, wish.has_body)
+        slot = await self._hold.wait(kind, lambda: self.now(wish, ()), self.release)
+        if slot is None:
+            self._meter.hold_timeouts += 1
+            raise _nobody(wish)
+        return slot
 
     def now(self, wish: Wish, tried: Tried) -> Slot | None:
         """A slot that was not tried yet, or None; it does not wait.
@@ -75,9 +81,21 @@ class Chooser:
         return self._policy(pool, wish.session, tried, provider)
 
     def release(self, slot: Slot) -> None:
-        """Lets go of a slot; the first request that waits may have it."""
+        """Lets go of a slot; the first request that waits for it has it."""
         self._index.slots.release(slot)
-        self._hold.wake_one()
+        if len(self._hold):
+            self._hand_on(slot.owner)
+
+    def _hand_on(self, worker: Worker) -> None:
+        """The worker has one request less."""
+        # For one without a limit nobody waits; one that is out takes nobody.
+        if worker.max_concurrency:
+            self._hold.wake(
+                most=1,
+                who=lambda kind: (
+                    kind.model is None or kind.model in worker.names or worker.wildcard
+                ),
+            )
 
 
 def _pool(snapshot: Snapshot, wish: Wish) -> Pool | None:
@@ -107,7 +125,7 @@ def _other_ranks(snapshot: Snapshot, pool: Pool, rank: str) -> Tried:
 
     A worker without ranks of its own is none of them: it gets the wish as it is.
     """
-    wanted = int(rank) if rank.isascii() and rank.isdigit() else -1
+    wanted = int(rank) if _RANK.fullmatch(rank) else -1
     members = set(pool.numbers().tolist())
     others = []
     matches = 0
