@@ -31,8 +31,9 @@ from router.fleet.worker import Worker
 from router.http1.connection import Ticker
 from router.observe import logs
 from router.observe.metrics import Metrics
+from router.proxy.call import Call
 from router.proxy.choice import Chooser
-from router.proxy.exchange import Call, Exchange
+from router.proxy.exchange import Exchange
 from router.proxy.hold import HoldQueue
 from router.proxy.lines import RequestIds, WorkerLines
 from router.proxy.retry import RetryRules

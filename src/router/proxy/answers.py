@@ -11,10 +11,12 @@ from http import HTTPStatus
 from router.errors import (
     BadRequest,
     HeadersTooLarge,
+    Overloaded,
     PayloadTooLarge,
     RequestTimeout,
     RouterError,
 )
+from router.http1.errors import BodyOverBudget, BodyTimeout, ProtocolError
 
 _OF_STATUS: dict[int, type[RouterError]] = {
     400: BadRequest,
@@ -27,6 +29,23 @@ _OF_STATUS: dict[int, type[RouterError]] = {
 def malformed(status: int, what: str) -> RouterError:
     """The error for a client that sent `what`, which is not HTTP as we take it."""
     return _OF_STATUS.get(status, BadRequest)(f"The request has {what}.")
+
+
+#: Why the rest of a request's body will not come.
+BODY_FAILURES = (ProtocolError, BodyOverBudget, BodyTimeout)
+
+
+def of_body(failure: ProtocolError | BodyOverBudget | BodyTimeout) -> RouterError:
+    """The error for a client whose body failed."""
+    match failure:
+        case BodyOverBudget():
+            return Overloaded(
+                "The router holds as many bytes of requests as it may. Try again soon."
+            )
+        case BodyTimeout():
+            return RequestTimeout("The request's body was not whole in time.")
+        case ProtocolError():
+            return malformed(failure.status, failure.message)
 
 
 def render(

@@ -18,26 +18,18 @@ from time import monotonic
 from router._core import Slot
 from router.errors import (
     BadWorkerResponse,
-    Overloaded,
-    RequestTimeout,
     RouterError,
     WorkerTimeout,
     WorkerUnreachable,
 )
 from router.fleet.worker import Worker
-from router.http1.errors import (
-    BadAnswer,
-    BodyOverBudget,
-    BodyTimeout,
-    ClientGone,
-    ProtocolError,
-    UpstreamLost,
-    UpstreamTimeout,
-)
+from router.http1.errors import BadAnswer, ClientGone, UpstreamLost, UpstreamTimeout
 from router.http1.head import AUTHORIZATION_FIELD, CREDENTIAL_FIELDS
 from router.http1.request import Request
 from router.http1.upstream import Upstream
 from router.proxy import answers
+from router.proxy.answers import BODY_FAILURES
+from router.proxy.call import Call, forwarded_head, tunnel_wanted
 from router.proxy.choice import Chooser
 from router.proxy.lines import RequestIds, WorkerLines
 from router.proxy.meter import Meter
@@ -47,58 +39,11 @@ from router.proxy.upstream import ConnectFailed, Connections
 
 _log = logging.getLogger("router.proxy")
 
-#: The wish of a request that was not read.
-_NOTHING_YET = Wish()
-
-
-def tunnel_wanted(request: Request) -> bytes | None:
-    """`websocket` if the client asks for one: the only protocol we change to."""
-    upgrade = request.head.upgrade
-    return upgrade if upgrade is not None and upgrade.lower() == b"websocket" else None
-
-
-def forwarded_head(
-    request: Request, body: bytes | None, lines: bytes, drop: int = 0
-) -> bytes:
-    """The request's head as it goes on, with `lines` in it and `drop` left out.
-
-    `body` is what is sent with it; None: it streams, framed as the client did.
-    """
-    head = request.head
-    if body is None:
-        length, chunked = head.content_length, head.chunked
-    else:
-        length, chunked = (len(body) if request.has_body else -1), False
-    return head.render(
-        lines, length=length, chunked=chunked, drop=drop, upgrade=tunnel_wanted(request)
-    )
-
-
-class Call:
-    """What is known of one request while it lives; then it is accounted for."""
-
-    __slots__ = (
-        "began",
-        "error",
-        "id",
-        "request",
-        "retries",
-        "status",
-        "wish",
-        "worker",
-    )
-
-    def __init__(self, request: Request, id: bytes, began: float) -> None:
-        self.request = request
-        self.id = id
-        #: Monotonic seconds.
-        self.began = began
-        self.wish = _NOTHING_YET
-        #: The answer's status; 0: none went out.
-        self.status = 0
-        self.worker: Worker | None = None
-        self.retries: Retries | None = None
-        self.error: str | None = None
+_LOST = "The worker closed the connection before it answered."
+_TOO_LONG = (
+    "The worker did not begin its answer in time. The request was not tried "
+    "elsewhere: it may take that long anywhere."
+)
 
 
 class Exchange:
@@ -149,9 +94,10 @@ class Exchange:
             await self._forward(call)
         except RouterError as error:
             self.answer(call, error)
+        except BODY_FAILURES as failure:
+            self.answer(call, answers.of_body(failure))
         except ClientGone:
-            self._meter.aborts += 1
-            call.error = "the client left"
+            self._left(call)
         except Exception:
             # A fault of ours must cost this request only, and must be seen.
             _log.exception("a request failed inside the router")
@@ -163,41 +109,30 @@ class Exchange:
     async def _forward(self, call: Call) -> None:
         """Finds a worker that answers, and relays its answer."""
         request = call.request
+        if self._request_timeout:
+            call.deadline = call.began + self._request_timeout
         if not request.complete and wants_body(request.head):
-            await self._hold_body(request)
+            # The model may stand at its end.
+            await request.read()
         wish = call.wish = read_wish(request, self._session_headers)
         slot = self._chooser.now(wish, ()) or await self._chooser.wait(wish)
         while True:
             other: Slot | None = None
             try:
-                if call.retries is not None and call.retries.delay:
-                    await asyncio.sleep(call.retries.delay)
                 upstream = await self._ask(call, slot)
                 if upstream.status in self._retry_rules.statuses:
-                    other = self._other(call, slot, upstream.status)
+                    other = await self._instead_of(call, slot, upstream)
                 if other is None:
                     return await self._relay(call, upstream, slot)
-                upstream.abort()
             except (WorkerUnreachable, BadWorkerResponse) as failure:
-                other = self._other(call, slot, failure)
-                if other is None:
+                if not self._goes_on(call, slot, failure):
+                    raise
+                other = self._other(call)
+                if other is None and not self._may_wait(failure):
                     raise
             finally:
                 self._chooser.release(slot)
-            slot = other
-
-    async def _hold_body(self, request: Request) -> None:
-        """Waits for the whole body, since the model may stand at its end."""
-        try:
-            await request.read()
-        except ProtocolError as error:
-            raise answers.malformed(error.status, error.message) from None
-        except BodyTimeout:
-            raise RequestTimeout("The request's body was not whole in time.") from None
-        except BodyOverBudget:
-            raise Overloaded(
-                "The router holds as many bytes of requests as it may. Try again soon."
-            ) from None
+            slot = other or await self._chooser.wait(wish)
 
     # --- one attempt ------------------------------------------------------------------
 
@@ -213,27 +148,32 @@ class Exchange:
         # What streams, or changes the protocol, cannot be sent again.
         if request.body is not None and tunnel_wanted(request) is None:
             upstream = self._connections.take(worker.base_url)
-        if upstream is not None:
-            try:
-                return await self._send(call, upstream, worker)
-            except UpstreamLost as lost:
-                if not lost.silent:
-                    raise BadWorkerResponse("The worker's answer broke off.") from None
-                # The worker closed an idle connection just as we used it: no failure.
-                self._meter.resends += 1
+        resent = False
         try:
-            upstream = await self._connections.connect(worker.endpoint)
+            if upstream is not None:
+                try:
+                    return await self._send(call, upstream, worker)
+                except UpstreamLost as lost:
+                    if not lost.silent:
+                        raise
+                    # The worker closed an idle connection just as we used it.
+                    resent = True
+                    self._meter.resends += 1
+            upstream = await self._connections.connect(worker.endpoint, call.deadline)
             return await self._send(call, upstream, worker)
         except ConnectFailed as failed:
             self._failed(worker, failed.kind)
             if failed.kind == "refused":
                 self._refused(slot, failed.reason)
+            if call.deadline and monotonic() >= call.deadline:
+                raise WorkerTimeout(_TOO_LONG) from None
+            if resent:
+                # It was no idle connection then: the worker died of something.
+                raise WorkerUnreachable(_LOST) from None
             raise
         except UpstreamLost:
             self._failed(worker, "lost")
-            raise WorkerUnreachable(
-                "The worker closed the connection before it answered."
-            ) from None
+            raise WorkerUnreachable(_LOST) from None
 
     async def _send(self, call: Call, upstream: Upstream, worker: Worker) -> Upstream:
         """Sends the request over a connection and awaits the answer's head."""
@@ -247,18 +187,14 @@ class Exchange:
         head = forwarded_head(
             request, body, self._lines(call, worker), self._dropped(wish, worker)
         )
-        deadline = call.began + self._request_timeout if self._request_timeout else 0.0
         try:
-            upstream.send(request, head, body, deadline=deadline)
+            upstream.send(request, head, body, deadline=call.deadline)
             if body is None:
                 request.stream_to(upstream)
             await upstream.answered()
         except UpstreamTimeout:
             self._failed(worker, "timeout")
-            raise WorkerTimeout(
-                "The worker did not begin its answer in time. The request was not "
-                "tried elsewhere: it may take that long anywhere."
-            ) from None
+            raise WorkerTimeout(_TOO_LONG) from None
         except BadAnswer as error:
             self._failed(worker, "bad_response")
             _log.warning("worker %s: %s", worker.url, error.message)
@@ -290,24 +226,66 @@ class Exchange:
 
     # --- another worker, or none ------------------------------------------------------
 
-    def _other(self, call: Call, slot: Slot, reason: RouterError | int) -> Slot | None:
-        """A worker to try instead of `slot`, or None: this was the last attempt."""
-        if call.request.body is None:
+    async def _instead_of(
+        self, call: Call, slot: Slot, upstream: Upstream
+    ) -> Slot | None:
+        """A worker to ask instead of one whose answer another may do better.
+
+        None: that answer is the one that the client gets.
+        """
+        retries = self._retries(call, slot)
+        if call.request.body is None or not retries.after_status(upstream.status):
             return None
-        retries = call.retries
-        if retries is None:
-            retries = call.retries = Retries(self._retry_rules, ())
-        retries.tried += (slot,)
-        if isinstance(reason, int):
-            allowed, why = retries.after_status(reason), "status"
-        else:
-            connect = isinstance(reason, ConnectFailed)
-            allowed = retries.after_failure(reason)
-            why = "connect" if connect else "lost"
-        other = self._chooser.now(call.wish, retries.tried) if allowed else None
+        if call.deadline and monotonic() + retries.delay >= call.deadline:
+            return None
+        other = self._other(call)
+        if other is not None and retries.delay:
+            # Nobody is to be counted on it meanwhile, and it may be gone by then.
+            self._chooser.release(other)
+            try:
+                await asyncio.sleep(retries.delay)
+            except BaseException:
+                upstream.abort()
+                raise
+            other = self._other(call)
         if other is not None:
-            self._meter.retried(why)
+            upstream.abort()
+            self._meter.retried("status")
         return other
+
+    def _goes_on(self, call: Call, slot: Slot, failure: RouterError) -> bool:
+        """Whether a request goes on after an attempt without an answer."""
+        connect = isinstance(failure, ConnectFailed)
+        # Of a body that streams, part is gone once there was a connection.
+        if call.request.body is None and not connect:
+            return False
+        if not self._retries(call, slot).after_failure(failure):
+            return False
+        self._meter.retried("connect" if connect else "lost")
+        return True
+
+    def _may_wait(self, failure: RouterError) -> bool:
+        """Whether a request that no other worker can take waits for one.
+
+        As it would have done had it come a moment later: no worker has seen it.
+        """
+        return self._chooser.holds and isinstance(failure, ConnectFailed)
+
+    def _other(self, call: Call) -> Slot | None:
+        """A worker that was not tried yet, or None."""
+        assert call.retries is not None
+        try:
+            return self._chooser.now(call.wish, call.retries.tried)
+        except RouterError:
+            # The fleet has changed, and what a worker said still stands.
+            return None
+
+    def _retries(self, call: Call, slot: Slot) -> Retries:
+        """The request's attempts, with this one among them."""
+        if call.retries is None:
+            call.retries = Retries(self._retry_rules, ())
+        call.retries.tried += (slot,)
+        return call.retries
 
     def _failed(self, worker: Worker, kind: str) -> None:
         self._meter.attempted(worker.id, 0)
@@ -354,6 +332,12 @@ class Exchange:
                     BadWorkerResponse("The worker's answer broke off in the middle.")
                 )
             )
+
+    def _left(self, call: Call) -> None:
+        """The client left, as is the way to end a tunnel."""
+        if call.status != 101:
+            self._meter.aborts += 1
+            call.error = "the client left"
 
     def answer(self, call: Call, error: RouterError) -> None:
         """Answers with an error of the router's own."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from router.errors import RouterError, WorkerUnreachable
+from router.errors import RouterError
 from router.policy import Tried
 from router.proxy.upstream import ConnectFailed
 
@@ -63,14 +63,12 @@ class Retries:
     def after_failure(self, error: RouterError) -> bool:
         """Whether an attempt without an answer is a reason to ask another worker.
 
-        It asks at once. A request that was sent whole and then lost may be what killed
-        the worker: one other worker gets it, no more.
+        It asks at once. A request that was sent may be what killed the worker, or what
+        it cannot answer in HTTP: one other worker gets it, no more.
         """
         if not error.retryable or self._made >= self._rules.limit:
             return False
-        if isinstance(error, WorkerUnreachable) and not isinstance(
-            error, ConnectFailed
-        ):
+        if not isinstance(error, ConnectFailed):
             self._lost += 1
             if self._lost > 1:
                 return False

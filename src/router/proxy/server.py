@@ -15,10 +15,13 @@ from time import monotonic
 from router.errors import RouterError
 from router.http1.connection import Budget, Ticker
 from router.http1.downstream import Downstream
-from router.http1.errors import ClientGone, ProtocolError, UpstreamLost, UpstreamTimeout
+from router.http1.errors import BadAnswer, ClientGone, UpstreamLost, UpstreamTimeout
 from router.http1.request import Request
+from router.http1.upstream import Upstream
 from router.proxy import answers
-from router.proxy.exchange import Call, Exchange, forwarded_head
+from router.proxy.answers import BODY_FAILURES
+from router.proxy.call import Call, forwarded_head
+from router.proxy.exchange import Exchange
 from router.proxy.lines import RequestIds
 from router.proxy.upstream import LocalConnections
 
@@ -56,32 +59,7 @@ class AdminDoor:
         """One request, from its head to the end of its answer."""
         call = Call(request, self._ids.of(request.head), monotonic())
         try:
-            upstream = None
-            if request.body is not None:
-                upstream = self._connections.take("admin")
-            if upstream is None:
-                upstream = await self._connections.connect(_Inside())
-            upstream.send(
-                request,
-                forwarded_head(
-                    request,
-                    request.body,
-                    b"Host: router\r\nX-Router-Peer: %b\r\n%bX-Request-Id: %b\r\n"
-                    % (
-                        request.client.peer.encode(),
-                        request.client.forwarded_for,
-                        call.id,
-                    ),
-                ),
-                request.body,
-            )
-            try:
-                if request.body is None:
-                    request.stream_to(upstream)
-                await upstream.answered()
-            except BaseException:
-                upstream.abort()
-                raise
+            upstream = await self._ask(call)
             await self._exchange.pass_on(
                 call, upstream, b"X-Request-Id: %b\r\n" % call.id, 0.0
             )
@@ -89,10 +67,37 @@ class AdminDoor:
                 self._connections.give_back("admin", upstream)
         except RouterError as error:
             self._exchange.answer(call, error)
-        except (UpstreamLost, UpstreamTimeout, ProtocolError):
+        except (UpstreamLost, UpstreamTimeout, BadAnswer):
             self._exchange.answer(call, RouterError("The admin API did not answer."))
+        except BODY_FAILURES as failure:
+            self._exchange.answer(call, answers.of_body(failure))
         except ClientGone:
             pass
+
+    async def _ask(self, call: Call) -> Upstream:
+        """Sends the request; the connection, with its answer's head there."""
+        request = call.request
+        upstream = None
+        if request.body is not None:
+            upstream = self._connections.take("admin")
+        if upstream is None:
+            upstream = await self._connections.connect(_Inside())
+        lines = b"Host: router\r\nX-Router-Peer: %b\r\n%bX-Request-Id: %b\r\n" % (
+            request.client.peer.encode(),
+            request.client.forwarded_for,
+            call.id,
+        )
+        try:
+            upstream.send(
+                request, forwarded_head(request, request.body, lines), request.body
+            )
+            if request.body is None:
+                request.stream_to(upstream)
+            await upstream.answered()
+        except BaseException:
+            upstream.abort()
+            raise
+        return upstream
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,14 @@ from router.errors import Overloaded, WorkerUnreachable
 from router.http1.connection import Ticker
 from router.http1.upstream import Upstream
 
-#: The system is out of descriptors or memory for sockets: our shortage, no worker's.
-_OUR_SHORTAGE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+#: The system is out of descriptors, ports or memory: our shortage, no worker's.
+_OUR_SHORTAGE = {
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOBUFS,
+    errno.ENOMEM,
+    errno.EADDRNOTAVAIL,
+}
 #: Seconds between two looks at idle connections.
 _SWEEP_SECONDS = 1.0
 
@@ -107,29 +113,37 @@ class Connections:
         for upstream in self._idle.pop(key, ()):
             upstream.abort()
 
-    async def connect(self, address: Address) -> Upstream:
-        """A new connection. Raises ConnectFailed, or Overloaded for want of sockets."""
+    async def connect(self, address: Address, deadline: float = 0.0) -> Upstream:
+        """A new connection, by `deadline` (monotonic seconds, 0: none) at the latest.
+
+        Raises ConnectFailed, or Overloaded for want of sockets.
+        """
+        within = self._connect_timeout
+        if deadline:
+            within = min(within, deadline - time.monotonic())
         # A task of its own, since a request's coroutine is none and has no timer.
-        task = asyncio.get_running_loop().create_task(self._connect(address))
+        task = asyncio.get_running_loop().create_task(self._connect(address, within))
         try:
             return await task
         except BaseException:
-            # The client left while it was being made, or it failed.
+            # The client left meanwhile, or it failed. Who left has no use for it.
             task.cancel()
+            task.add_done_callback(_abandoned)
             raise
 
-    async def _connect(self, address: Address) -> Upstream:
+    async def _connect(self, address: Address, within: float) -> Upstream:
         try:
-            async with asyncio.timeout(self._connect_timeout):
+            async with asyncio.timeout(within):
                 return await self._open(address)
         except TimeoutError:
             raise ConnectFailed("connect_timeout", "connect timed out") from None
         except OSError as error:
             if error.errno in _OUR_SHORTAGE:
                 raise Overloaded(
-                    "The router is out of descriptors for connections to workers."
+                    "The router is out of sockets for connections to workers."
                 ) from None
-            refused = isinstance(error, ConnectionRefusedError)
+            # Of a name with several addresses the error has the text of all of them.
+            refused = f"[Errno {errno.ECONNREFUSED}]" in str(error)
             kind = "refused" if refused else "unreachable"
             raise ConnectFailed(kind, error.strerror or str(error)) from None
 
@@ -189,3 +203,9 @@ class LocalConnections(Connections):
             theirs.close()
             raise
         return upstream
+
+
+def _abandoned(task: asyncio.Task[Upstream]) -> None:
+    """Ends a connection that came into being although nobody waits for it any more."""
+    if not task.cancelled() and task.exception() is None:
+        task.result().abort()
