@@ -15,6 +15,7 @@ other Python code can run: memory is taken before, objects are let go of after.
 cimport cython
 from cpython.list cimport PyList_GET_ITEM
 from cpython.long cimport PyLong_AsUnsignedLongLongMask
+from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.math cimport isfinite
 from libc.stdint cimport int32_t, uint64_t
@@ -67,7 +68,6 @@ cdef class Slot:
     cdef object _owner
     cdef object home        # the token of the Slots it is of
     cdef _Group group       # None once retired
-    cdef bint over          # retired and empty: its number may be another worker's
 
     def __init__(self):
         raise TypeError("a slot is made by Slots.acquire")
@@ -169,12 +169,12 @@ cdef class Slots:
     def load_of(self, Slot slot not None):
         """Requests in flight on the slot."""
         self._check(slot)
-        return 0 if slot.over else self.table.load[slot.number]
+        return self.table.load[slot.number] if self._lives(slot) else 0
 
     def is_available(self, Slot slot not None):
         """Whether a pick may give the slot."""
         self._check(slot)
-        return not slot.over and self.table.place[slot.number] >= 0
+        return self._lives(slot) and self.table.place[slot.number] >= 0
 
     def group_of(self, Slot slot not None):
         """Number of the slot's group; -1 once retired."""
@@ -201,6 +201,10 @@ cdef class Slots:
         if slot.home is not self.home:
             raise ValueError(f"{slot!r} is not of these slots")
         return 0
+
+    cdef inline bint _lives(self, Slot slot) noexcept:
+        # False once retired and empty: the number may be another worker's.
+        return PyList_GET_ITEM(self.living, slot.number) == <PyObject *> slot
 
     def acquire(self, owner, identity, int32_t group):
         """A place for a worker: not available, no load."""
@@ -234,7 +238,6 @@ cdef class Slots:
             self._let_go(slot)
 
     cdef int _let_go(self, Slot slot) except -1:
-        slot.over = True
         self.table.generation[slot.number] += 1
         self.living[slot.number] = None
         self.free.append(slot.number)
@@ -244,7 +247,7 @@ cdef class Slots:
         """One request less in flight; False if none was counted."""
         cdef int32_t number = slot.number
         self._check(slot)
-        if slot.over or self.table.load[number] == 0:
+        if not self._lives(slot) or self.table.load[number] == 0:
             return False
         if self.table.place[number] >= 0:
             count_down(&slot.group.state, &self.table, number)

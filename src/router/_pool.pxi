@@ -167,7 +167,7 @@ cdef class Pool:
             bit = <uint64_t> 1 << (slot.number & 63)
             if not exclude:
                 self.choice.table.excluded[slot.number >> 6] &= ~bit
-            elif not slot.over:
+            elif self.slots._lives(slot):
                 self.choice.table.excluded[slot.number >> 6] |= bit
 
     cdef inline Slot _count(self, int32_t number):
