@@ -385,8 +385,3 @@ cdef int32_t *_int32(array) except NULL:
 cdef uint64_t *_uint64(array) except NULL:
     cdef uint64_t[::1] view = array
     return &view[0]
-
-
-cdef const uint64_t *_words(array) except NULL:
-    cdef const uint64_t[::1] view = array
-    return &view[0]

@@ -30,25 +30,25 @@ cdef class Pool:
         free(self.choice.parts)
 
     cdef int _take_candidates(self, candidates) except -1:
-        cdef int32_t word, last
-        words = np.asarray(candidates)
-        if words.dtype != np.uint64 or words.ndim != 1:
+        cdef const uint64_t[::1] words
+        cdef Py_ssize_t count, word
+        array = np.array(candidates)    # a copy
+        if array.dtype != np.uint64 or array.ndim != 1:
             raise TypeError("candidates must be a uint64 array of one dimension")
-        words = np.trim_zeros(words, "b").copy()
-        words.flags.writeable = False
-        self.candidates = words
-        if len(words) == 0:
+        array.flags.writeable = False
+        words = array
+        count = array.shape[0]
+        while count and words[count - 1] == 0:
+            count -= 1
+        self.candidates = array[:count]
+        if count == 0:
             return 0
-        if len(words) > self.slots.table.capacity // 64:
+        if len(self.slots.living) < 64 * count - __builtin_clzll(words[count - 1]):
             raise ValueError("candidates that are not slots")
-        self.choice.words = _words(words)
-        self.choice.word_count = len(words)
-        for word in range(self.choice.word_count):
-            self.size += __builtin_popcountll(self.choice.words[word])
-        word = self.choice.word_count - 1
-        last = 64 * word + 63 - __builtin_clzll(self.choice.words[word])
-        if last >= len(self.slots.living):
-            raise ValueError("candidates that are not slots")
+        self.choice.words = &words[0]   # kept by the array
+        self.choice.word_count = <int32_t> count
+        for word in range(count):
+            self.size += __builtin_popcountll(words[word])
         return 0
 
     cdef int _take_groups(self, groups) except -1:
