@@ -48,8 +48,10 @@ cdef class Head:
     cdef readonly long long content_length
     cdef readonly bint chunked
     cdef readonly bint keep_alive
+    cdef bint upgrades
     cdef void _take(self, Field* fields, int count) except *
     cdef bytes _value(self, int kind)
+    cdef list _passed_on(self, int kind)
     cdef int _framing(self) except -1
     cdef int _connection(self) except -1
     cdef void _make_hop_by_hop(self, const char* name, unsigned int size) noexcept

@@ -17,13 +17,15 @@ from router.http1.errors import ProtocolError
 
 # tchar of RFC 9110, 5.6.2, and what may stand in a field's value: VCHAR, obs-text,
 # space and tab.
+cdef unsigned char LOWER[256]
 
 cdef void _fill_tables() noexcept:
     cdef int c
     cdef bytes token = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
     for c in range(256):
+        LOWER[c] = c + 32 if 65 <= c <= 90 else c
         VALUE[c] = c >= 32 and c != 127 or c == 9
-        TOKEN[c] = c in token or (65 <= c <= 90)
+        TOKEN[c] = LOWER[c] in token
 
 _fill_tables()
 
@@ -58,10 +60,10 @@ cdef bint has_bare_newline(const char* data, Py_ssize_t size, Py_ssize_t seen) n
 
 
 cdef bint same_name(const char* name, const char* lower, Py_ssize_t size) noexcept:
-    """Whether a field's name is this one; `lower` is of letters, digits and dashes."""
+    """Whether `name`, in any case, is `lower`."""
     cdef Py_ssize_t i
     for i in range(size):
-        if (name[i] | 0x20) != lower[i]:
+        if LOWER[<unsigned char> name[i]] != <unsigned char> lower[i]:
             return False
     return True
 
@@ -166,6 +168,9 @@ cdef class Head:
     the sender will go on using the connection.
     """
 
+    def __cinit__(self):
+        self.raw = b""
+
     def __dealloc__(self):
         free(self.fields)
 
@@ -224,7 +229,7 @@ cdef class Head:
     cdef int _connection(self) except -1:
         """Reads Connection: persistence, and the fields it declares hop-by-hop."""
         cdef const char* p = PyBytes_AS_STRING(self.raw)
-        cdef int i
+        cdef int i, options = 0
         cdef unsigned int at, stop, end
         cdef bint close = False, keep = False
         for i in range(self.count):
@@ -242,7 +247,13 @@ cdef class Head:
                     close = True
                 elif stop - at == 10 and same_name(p + at, b"keep-alive", 10):
                     keep = True
+                elif stop - at == 7 and same_name(p + at, b"upgrade", 7):
+                    self.upgrades = True
                 elif stop > at:
+                    options += 1
+                    if options > MAX_FIELDS:
+                        # Each costs a look at every field.
+                        raise ProtocolError("too many Connection options", 431)
                     self._make_hop_by_hop(p + at, stop - at)
                 at = stop + 1
         self.keep_alive = not close and (keep or self.minor == 1)
@@ -251,13 +262,15 @@ cdef class Head:
     cdef void _make_hop_by_hop(self, const char* name, unsigned int size) noexcept:
         """Marks the fields of a name that Connection lists as not to be copied."""
         cdef const char* p = PyBytes_AS_STRING(self.raw)
+        cdef const unsigned char* mine
         cdef int i
         cdef unsigned int j
         for i in range(self.count):
             if self.fields[i].name_size != size or self.fields[i].kind == CONNECTION:
                 continue
+            mine = <const unsigned char*> p + self.fields[i].name
             for j in range(size):
-                if (p[self.fields[i].name + j] | 0x20) != (name[j] | 0x20):
+                if LOWER[mine[j]] != LOWER[<unsigned char> name[j]]:
                     break
             else:
                 self.fields[i].hop_by_hop = True
@@ -272,6 +285,19 @@ cdef class Head:
                     return p[self.fields[i].value:self.fields[i].value
                              + self.fields[i].value_size]
         return None
+
+    cdef list _passed_on(self, int kind):
+        """The values of this kind that are not hop-by-hop and not empty."""
+        cdef const char* p = PyBytes_AS_STRING(self.raw)
+        cdef Field* field
+        cdef int i
+        cdef list values = []
+        if self.present & bit(kind):
+            for i in range(self.count):
+                field = &self.fields[i]
+                if field.kind == kind and not field.hop_by_hop and field.value_size:
+                    values.append(p[field.value:field.value + field.value_size])
+        return values
 
     def header(self, bytes name not None):
         """The first value of the field of this name (in lower case), or None."""

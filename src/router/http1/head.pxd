@@ -15,6 +15,9 @@ cdef class RequestHead(Head):
     cdef int _start_line(self, Py_ssize_t size) except -1
     cdef int _form(self, const unsigned char* p) except -1
     cdef int _host(self) except -1
+    cdef int _authority(self, unsigned int at, unsigned int size) except -1
+    cdef bytes _forwarded(self, bytes line)
+    cdef bint has_body(self) noexcept
     cpdef bytes host(self)
 
 

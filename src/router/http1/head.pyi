@@ -32,6 +32,7 @@ class RequestHead(Head):
         length: int = -1,
         chunked: bool = False,
         drop: int = 0,
+        forwarded_for: bytes = b"",
         proto: bytes = b"http",
         upgrade: bytes | None = None,
     ) -> bytes: ...

@@ -27,16 +27,18 @@ from router.http1.fields cimport (
     read_fields,
     same_name,
 )
+from router.http1.writing cimport shrunk, write_framing
 
 from router.http1.errors import ProtocolError
 
-# What may not stand in a Host: the delimiters of what it is a part of.
-cdef unsigned char NOT_IN_HOST[256]
+# uri-host and port of RFC 3986, 3.2, but no comma: a list is what it is not.
+cdef unsigned char HOST[256]
 
 cdef void _fill_table() noexcept:
     cdef int c
+    cdef bytes others = b"-._~%!$&'()*+;=:[]"
     for c in range(256):
-        NOT_IN_HOST[c] = c in b" \t,/@?#\\"
+        HOST[c] = c in others or c < 128 and chr(c).isalnum()
 
 _fill_table()
 
@@ -104,14 +106,15 @@ cdef class RequestHead(Head):
 
     @property
     def upgrade(self):
-        """The protocol that the client wants to change to, or None."""
-        cdef bytes value
-        if not self.present & bit(Kind.UPGRADE) or self.minor == 0:
+        """`websocket` if the client asks for one, without a body, else None.
+
+        No other change of protocol is taken part in: through h2c (RFC 9113, 3.1),
+        requests would come that nobody here has seen.
+        """
+        cdef bytes value = self._value(Kind.UPGRADE)
+        if value is None or value.lower() != b"websocket" or not self.upgrades:
             return None
-        value = self._value(Kind.CONNECTION)
-        if value is None or b"upgrade" not in value.lower():
-            return None
-        return self._value(Kind.UPGRADE)
+        return None if self.minor == 0 or self.has_body() else value
 
     cdef int _start_line(self, Py_ssize_t size) except -1:
         """Reads method, target and version; returns where the fields start."""
@@ -124,7 +127,7 @@ cdef class RequestHead(Head):
         self.method_size = <unsigned int> at
         at += 1
         start = at
-        while 32 < p[at] < 127:
+        while 32 < p[at] < 127 and p[at] != c"#":
             at += 1
         self.target = <unsigned int> start
         self.target_size = <unsigned int> (at - start)
@@ -141,6 +144,9 @@ cdef class RequestHead(Head):
     cdef int _form(self, const unsigned char* p) except -1:
         """Brings the target to origin-form (RFC 9112, 3.2), keeping its authority."""
         cdef unsigned int at = self.target, end = self.target + self.target_size
+        if self.method_size == 7 and memcmp(p, b"CONNECT", 7) == 0:
+            # Its answer is framed like no other (RFC 9112, 6.3).
+            raise ProtocolError("CONNECT as its method")
         if p[at] == c"/":
             return 0
         if self.target_size == 1 and p[at] == c"*" and self.raw.startswith(b"OPTIONS "):
@@ -163,19 +169,26 @@ cdef class RequestHead(Head):
 
     cdef int _host(self) except -1:
         """Holds RFC 9112, 3.2: exactly one Host in 1.1, at most one in 1.0."""
-        cdef const unsigned char* p = <const unsigned char*> PyBytes_AS_STRING(self.raw)
         cdef int i, hosts = 0
-        cdef unsigned int j
+        self._authority(self.authority, self.authority_size)
         for i in range(self.count):
-            if self.fields[i].kind != Kind.HOST:
-                continue
-            hosts += 1
-            for j in range(self.fields[i].value_size):
-                if NOT_IN_HOST[p[self.fields[i].value + j]]:
-                    raise ProtocolError("a Host that is not a name and a port")
+            if self.fields[i].kind == Kind.HOST:
+                hosts += 1
+                self._authority(self.fields[i].value, self.fields[i].value_size)
         if hosts > 1 or (hosts == 0 and self.minor == 1):
             raise ProtocolError("two Host headers" if hosts else "no Host header")
         return 0
+
+    cdef int _authority(self, unsigned int at, unsigned int size) except -1:
+        cdef const unsigned char* p = <const unsigned char*> PyBytes_AS_STRING(self.raw)
+        cdef unsigned int i
+        for i in range(at, at + size):
+            if not HOST[p[i]]:
+                raise ProtocolError("a host that is not a name and a port")
+        return 0
+
+    cdef bint has_body(self) noexcept:
+        return self.chunked or self.content_length > 0
 
     cpdef bytes host(self):
         """The authority that the client asked for, or None."""
@@ -190,6 +203,7 @@ cdef class RequestHead(Head):
         long long length=-1,
         bint chunked=False,
         unsigned long long drop=0,
+        bytes forwarded_for not None=b"",
         bytes proto not None=b"http",
         bytes upgrade=None,
     ):
@@ -197,18 +211,21 @@ cdef class RequestHead(Head):
 
         `lines` are ready lines, each with its CRLF, the worker's Host among them.
         `length` is the body's (-1: none is framed), `chunked` frames it in chunks,
-        `drop` leaves out further fields (see CREDENTIAL_FIELDS). X-Forwarded-Proto and
-        X-Forwarded-Host are added where no proxy before us did.
+        `drop` leaves out further fields (see CREDENTIAL_FIELDS). `forwarded_for` is a
+        ready X-Forwarded-For line; what proxies before us said is put in front of it.
+        X-Forwarded-Proto and X-Forwarded-Host are added where none of them did.
         """
         cdef const char* p = PyBytes_AS_STRING(self.raw)
-        cdef bytes extra = lines
+        cdef bytes extra = lines + self._forwarded(forwarded_for)
         cdef bytes host
         cdef bytes head
         cdef char* out
         cdef Py_ssize_t at
-        if not self.present & bit(Kind.X_FORWARDED_PROTO):
+        if forwarded_for:
+            drop |= bit(Kind.X_FORWARDED_FOR)
+        if not self._passed_on(Kind.X_FORWARDED_PROTO):
             extra += b"X-Forwarded-Proto: " + proto + b"\r\n"
-        if not self.present & bit(Kind.X_FORWARDED_HOST):
+        if not self._passed_on(Kind.X_FORWARDED_HOST):
             host = self.host()
             if host:
                 extra += b"X-Forwarded-Host: " + host + b"\r\n"
@@ -227,8 +244,16 @@ cdef class RequestHead(Head):
         memcpy(out + at, PyBytes_AS_STRING(extra), PyBytes_GET_SIZE(extra))
         at += PyBytes_GET_SIZE(extra)
         at += self._copy_fields(out + at, NOT_TO_WORKER | drop)
-        at += _write_framing(out + at, length, chunked)
+        at += write_framing(out + at, length, chunked)
         return shrunk(head, at)
+
+    cdef bytes _forwarded(self, bytes line):
+        """X-Forwarded-For: what came in it, then our own `line`'s value."""
+        cdef list before = self._passed_on(Kind.X_FORWARDED_FOR) if line else None
+        if not before:
+            return line
+        before.append(line[len(b"X-Forwarded-For: "):])
+        return b"X-Forwarded-For: " + b", ".join(before)
 
 
 @cython.final
@@ -288,6 +313,8 @@ cdef class ResponseHead(Head):
         cdef bytes head
         cdef char* out
         cdef Py_ssize_t at
+        # RFC 9112, 6.1 and 6.2.
+        cdef bint bare = self.status == 204 or self.status < 200
         if upgrade is not None:
             extra += b"Connection: upgrade\r\nUpgrade: " + upgrade + b"\r\n"
         elif not keep_alive:
@@ -310,47 +337,12 @@ cdef class ResponseHead(Head):
         at += self._copy_fields(out + at, NOT_TO_CLIENT)
         memcpy(out + at, PyBytes_AS_STRING(extra), PyBytes_GET_SIZE(extra))
         at += PyBytes_GET_SIZE(extra)
-        at += _write_framing(
+        at += write_framing(
             out + at,
-            -1 if self.status == 204 or self.status < 200 else self.content_length,
-            chunked,
+            -1 if bare else self.content_length,
+            chunked and not bare,
         )
         return shrunk(head, at)
-
-
-cdef Py_ssize_t _write_framing(char* out, long long length, bint chunked) noexcept:
-    """Writes the framing field, if any, and the blank line; bytes written."""
-    cdef Py_ssize_t at = 0
-    if chunked:
-        memcpy(out, b"Transfer-Encoding: chunked\r\n", 28)
-        at = 28
-    elif length >= 0:
-        memcpy(out, b"Content-Length: ", 16)
-        at = 16 + write_decimal(out + 16, length)
-        memcpy(out + at, b"\r\n", 2)
-        at += 2
-    memcpy(out + at, b"\r\n", 2)
-    return at + 2
-
-
-cdef Py_ssize_t write_decimal(char* out, long long number) noexcept:
-    """Writes a number that is not negative; bytes written, 19 at most."""
-    cdef char digits[20]
-    cdef Py_ssize_t count = 0, i
-    while True:
-        digits[count] = <char> (c"0" + number % 10)
-        count += 1
-        number //= 10
-        if number == 0:
-            break
-    for i in range(count):
-        out[i] = digits[count - 1 - i]
-    return count
-
-
-cdef bytes shrunk(bytes head, Py_ssize_t size):
-    """The first `size` bytes."""
-    return PyBytes_FromStringAndSize(PyBytes_AS_STRING(head), size)
 
 
 cpdef RequestHead parse_request(bytes raw):

@@ -45,12 +45,6 @@ class Call:
         self.error: str | None = None
 
 
-def tunnel_wanted(request: Request) -> bytes | None:
-    """`websocket` if the client asks for one: the only protocol we change to."""
-    upgrade = request.head.upgrade
-    return upgrade if upgrade is not None and upgrade.lower() == b"websocket" else None
-
-
 def forwarded_head(
     request: Request, body: bytes | None, lines: bytes, drop: int = 0
 ) -> bytes:
@@ -64,5 +58,10 @@ def forwarded_head(
     else:
         length, chunked = (len(body) if request.has_body else -1), False
     return head.render(
-        lines, length=length, chunked=chunked, drop=drop, upgrade=tunnel_wanted(request)
+        lines,
+        length=length,
+        chunked=chunked,
+        drop=drop,
+        forwarded_for=request.client.forwarded_for,
+        upgrade=head.upgrade,
     )

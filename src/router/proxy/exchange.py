@@ -29,7 +29,7 @@ from router.http1.request import Request
 from router.http1.upstream import Upstream
 from router.proxy import answers
 from router.proxy.answers import BODY_FAILURES
-from router.proxy.call import Call, forwarded_head, tunnel_wanted
+from router.proxy.call import Call, forwarded_head
 from router.proxy.choice import Chooser
 from router.proxy.lines import RequestIds, WorkerLines
 from router.proxy.meter import Meter
@@ -146,7 +146,7 @@ class Exchange:
         request = call.request
         upstream = None
         # What streams, or changes the protocol, cannot be sent again.
-        if request.body is not None and tunnel_wanted(request) is None:
+        if request.body is not None and request.head.upgrade is None:
             upstream = self._connections.take(worker.base_url)
         resent = False
         try:
@@ -209,7 +209,6 @@ class Exchange:
         """What is added to the request's head."""
         lines = (
             self._worker_lines.of_request(worker)
-            + call.request.client.forwarded_for
             + b"X-Request-Id: "
             + call.id
             + b"\r\n"

@@ -82,9 +82,8 @@ class AdminDoor:
             upstream = self._connections.take("admin")
         if upstream is None:
             upstream = await self._connections.connect(_Inside())
-        lines = b"Host: router\r\nX-Router-Peer: %b\r\n%bX-Request-Id: %b\r\n" % (
+        lines = b"Host: router\r\nX-Router-Peer: %b\r\nX-Request-Id: %b\r\n" % (
             request.client.peer.encode(),
-            request.client.forwarded_for,
             call.id,
         )
         try:
