@@ -30,9 +30,14 @@ cdef class Connection(Source):
     cdef readonly bint closed
     cdef bint writing_paused
     cdef bint reading_paused
+    # Whose bytes are sent here; it is not read while this end cannot keep up.
+    cdef Connection source
     cdef int expired(self) except -1
     cdef int forward(self, bytes data) except -1
+    cdef int reset(self) except -1
+    cdef int close(self) except -1
     cdef int pause_reading(self) except -1
     cdef int resume_reading(self) except -1
     cdef int follow(self, Connection source) except -1
+    cdef int unfollow(self, Connection source) except -1
     cdef int join(self, Connection source) except -1

@@ -8,8 +8,14 @@ of HTTP.
 cimport cython
 
 import asyncio
+import socket
+import struct
 
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+
+# SO_LINGER with no time: closing sends a reset.
+cdef bytes NO_LINGER = struct.pack("ii", 1, 0)
 
 
 cdef double now() noexcept:
@@ -76,7 +82,11 @@ cdef class Budget:
 
 
 cdef class Connection(Source):
-    """One end: an asyncio protocol on an ordinary transport."""
+    """One end: an asyncio protocol on an ordinary transport.
+
+    `closed` tells that nothing more will be sent or is expected, be it that the peer
+    left or that we have closed; `connection_lost` may be still to come.
+    """
 
     def __init__(self, Ticker ticker not None):
         self.ticker = ticker
@@ -87,14 +97,34 @@ cdef class Connection(Source):
 
     def pause_writing(self):
         self.writing_paused = True
+        if self.source is not None:
+            self.source.pause_reading()
 
     def resume_writing(self):
         self.writing_paused = False
+        if self.source is not None:
+            self.source.resume_reading()
 
     def abort(self):
         """Closes at once; what was not sent yet is dropped."""
-        if self.transport is not None and not self.closed:
+        self.closed = True
+        if self.transport is not None:
             self.transport.abort()
+
+    cdef int reset(self) except -1:
+        """Closes so that the peer cannot take it for an end in order."""
+        socket_ = self.transport.get_extra_info("socket")
+        if socket_ is not None:
+            socket_.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        self.abort()
+        return 0
+
+    cdef int close(self) except -1:
+        """Closes once what was written is sent."""
+        if not self.closed:
+            self.closed = True
+            self.transport.close()
+        return 0
 
     cdef int expired(self) except -1:
         """The deadline is over."""
@@ -120,10 +150,18 @@ cdef class Connection(Source):
         return 0
 
     cdef int follow(self, Connection source) except -1:
-        """From now on what is sent here comes from `source` (None: from nobody).
+        """From now on what is sent here comes from `source`, at this end's pace."""
+        self.source = source
+        if self.writing_paused:
+            source.pause_reading()
+        return 0
 
-        When this end cannot keep up, `source` is not read.
-        """
+    cdef int unfollow(self, Connection source) except -1:
+        """Nothing more comes from `source`, which goes at its own pace again."""
+        if self.source is source:
+            self.source = None
+            if self.writing_paused:
+                source.resume_reading()
         return 0
 
     cdef int join(self, Connection source) except -1:

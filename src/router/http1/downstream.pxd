@@ -24,15 +24,20 @@ cdef class Downstream(Connection):
     cdef Py_ssize_t seen
     cdef bint head_began
     cdef bint line_skipped
+    cdef Py_ssize_t unsent
+    cdef double linger_until
     cdef Request request
-    cdef Connection source
     cdef readonly str peer
     cdef readonly bytes forwarded_for
+    cdef int _watch(self) except -1
     cdef int _advance(self) except -1
     cdef bint _read_head(self) except -1
     cdef int _read_body(self) except -1
     cdef int _begin(self, RequestHead head) except -1
     cdef int _body_failed(self, object error) except -1
+    cdef int _leave(self) except -1
+    cdef int _not_read(self) except -1
     cdef int _turn_away(self, int status, str message) except -1
+    cdef int _finish(self, bint sending) except -1
     cdef int _linger(self) except -1
     cdef int _next_request(self) except -1

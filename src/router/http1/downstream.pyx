@@ -11,12 +11,13 @@ workers: an answer that is relayed comes through `Connection.forward`.
     ANSWERING   nothing; further bytes wait (pipelining)            HEAD, LINGERING
     BROKEN      bytes that no longer count; the coroutine runs on   LINGERING
     LINGERING   bytes thrown away, so that the client can read the  the client's close,
-                answer it got before it stopped sending             or a deadline
+                answer it got before it stopped sending             or the deadline
     TUNNEL      bytes of another protocol, both ways                either end's close
 """
 
 cimport cython
 
+import asyncio
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
@@ -43,8 +44,10 @@ cdef enum:
     # is not read.
     MAX_WAITING = 65536
 
-# How long a connection that was refused may go on sending before it is closed.
+# How long a connection that was refused may stay silent, and go on sending, before it
+# is closed.
 cdef double LINGER_SECONDS = 3.0
+cdef double LINGER_IN_ALL = 30.0
 
 
 @cython.final
@@ -86,12 +89,13 @@ cdef class Downstream(Connection):
         return self.request is not None
 
     def drain(self):
-        """Closes as soon as no request is being served."""
+        """Closes as soon as no request is being served or on its way."""
         self.draining = True
         if self.request is not None:
             self.request.last = True
-        if self.request is None and self.state == HEAD and not self.closed:
-            self.transport.close()
+        elif self.state == HEAD and not self.closed:
+            if self.at == PyBytes_GET_SIZE(self.pending):
+                self._finish(False)
 
     # --- what the loop calls -------------------------------------------------------
 
@@ -104,9 +108,13 @@ cdef class Downstream(Connection):
 
     def data_received(self, bytes data not None):
         if self.state == TUNNEL:
-            self.source.forward(data)
+            if self.source is not None:
+                self.source.forward(data)
             return
-        if self.state == LINGERING or self.state == BROKEN:
+        if self.state == LINGERING:
+            self._watch()
+            return
+        if self.state == BROKEN or self.closed:
             return
         if self.at == PyBytes_GET_SIZE(self.pending):
             self.pending = data
@@ -117,33 +125,78 @@ cdef class Downstream(Connection):
 
     def eof_received(self):
         """A client that stops sending has left: that is how an abort looks."""
+        self._leave()
+        # The loop closes the transport once what was written is sent.
+        self._watch()
         return False
 
     def connection_lost(self, error):
-        cdef Runner runner
-        self.closed = True
+        self._leave()
         self.deadline = 0
         self.ticker.connections.discard(self)
-        if self.state == TUNNEL and self.source is not None:
-            self.source.abort()
-        if self.request is not None and self.request.runner is not None:
-            runner = self.request.runner
-            runner.stop(ClientGone())
-        self.source = None
 
     def pause_writing(self):
-        self.writing_paused = True
-        self.deadline = now() + self.write_timeout
-        if self.source is not None:
-            self.source.pause_reading()
+        Connection.pause_writing(self)
+        self.unsent = self.transport.get_write_buffer_size()
+        self._watch()
 
     def resume_writing(self):
-        self.writing_paused = False
-        self.deadline = 0
-        if self.source is not None:
-            self.source.resume_reading()
-        if self.request is None and self.state == ANSWERING:
+        Connection.resume_writing(self)
+        self._watch()
+        if self.request is None and self.state == ANSWERING and not self.closed:
             self._next_request()
+
+    cdef int pause_reading(self) except -1:
+        Connection.pause_reading(self)
+        # It is not the client's fault that nothing comes.
+        self._watch()
+        return 0
+
+    cdef int resume_reading(self) except -1:
+        if self.reading_paused:
+            Connection.resume_reading(self)
+            self._watch()
+        return 0
+
+    # --- deadlines -------------------------------------------------------------------
+
+    cdef int _watch(self) except -1:
+        """Sets the deadline to what is due next, from now on."""
+        if self.writing_paused or self.closed:
+            self.deadline = now() + self.write_timeout
+            if self.state == LINGERING and not self.writing_paused:
+                self.deadline = min(now() + LINGER_SECONDS, self.linger_until)
+        elif self.state == HEAD:
+            self.deadline = now() + (
+                self.head_timeout if self.head_began else self.idle_timeout
+            )
+        elif self.state == BODY and not self.reading_paused:
+            self.deadline = now() + self.head_timeout
+        else:
+            self.deadline = 0
+        return 0
+
+    cdef int expired(self) except -1:
+        if self.writing_paused or self.closed:
+            self._not_read()
+        elif self.state == HEAD:
+            if self.at < PyBytes_GET_SIZE(self.pending):
+                self._turn_away(408, "a request head that was not whole in time")
+            else:
+                self._finish(False)
+        elif self.state == BODY:
+            self._body_failed(BodyTimeout())
+        return 0
+
+    cdef int _not_read(self) except -1:
+        """Gives up a client that takes nothing of what was written."""
+        cdef Py_ssize_t unsent = self.transport.get_write_buffer_size()
+        if unsent == 0 or unsent == self.unsent:
+            self.abort()
+            return 0
+        self.unsent = unsent
+        self.deadline = now() + self.write_timeout
+        return 0
 
     # --- reading -------------------------------------------------------------------
 
@@ -163,7 +216,11 @@ cdef class Downstream(Connection):
                     break
         finally:
             self.advancing = False
-        if self.state == ANSWERING and (
+        if self.at == PyBytes_GET_SIZE(self.pending):
+            # An answer may take long; what came with its request need not stay.
+            self.pending = b""
+            self.at = 0
+        elif self.state == ANSWERING and (
             PyBytes_GET_SIZE(self.pending) - self.at > MAX_WAITING
         ):
             self.pause_reading()
@@ -176,7 +233,7 @@ cdef class Downstream(Connection):
         cdef Py_ssize_t end
         if not self.head_began:
             self.head_began = True
-            self.deadline = now() + self.head_timeout
+            self._watch()
         # One empty line before a request is let pass (RFC 9112, 2.2).
         if p[0] == c"\r" and not self.line_skipped:
             if size == 1:
@@ -214,13 +271,10 @@ cdef class Downstream(Connection):
         cdef Request request = new_request(head, self, self.budget, self.max_body)
         request.last = self.draining
         self.request = request
-        if request.complete:
-            self.state = ANSWERING
-            self.deadline = 0
-        else:
-            self.state = BODY
-            if self.at < PyBytes_GET_SIZE(self.pending):
-                self._read_body()
+        self.state = ANSWERING if request.complete else BODY
+        self._watch()
+        if self.state == BODY and self.at < PyBytes_GET_SIZE(self.pending):
+            self._read_body()
         request.runner = Runner(self._serve(request), self._served)
         request.runner.start()
         return 0
@@ -228,40 +282,30 @@ cdef class Downstream(Connection):
     cdef int _read_body(self) except -1:
         """Feeds what is in the buffer to the request's body."""
         cdef Request request = self.request
-        cdef list pieces = []
         try:
-            self.at += request.framing.feed(self.pending, self.at, pieces)
-            request.arrived(pieces)
-            if request.framing.done:
-                self.state = ANSWERING
-                self.deadline = 0
-                request.completed()
-                if request.runner is not None:
-                    request.runner.resume()
-            else:
-                self.deadline = now() + self.head_timeout
+            self.at += request.take(self.pending, self.at)
         except (ProtocolError, BodyOverBudget) as error:
             self._body_failed(error)
+            return 0
+        if request.complete:
+            self.state = ANSWERING
+        self._watch()
+        if request.complete and request.runner is not None:
+            request.runner.resume()
         return 0
 
     cdef int _body_failed(self, object error) except -1:
         """The rest of the body will not be read; the coroutine hears why."""
-        cdef Request request = self.request
         self.state = BROKEN
-        self.deadline = 0
-        request.failed(error)
+        self._watch()
+        self.request.failed(error)
         return 0
 
-    cdef int expired(self) except -1:
-        if self.writing_paused or self.state == LINGERING:
-            self.abort()
-        elif self.state == HEAD:
-            if self.at < PyBytes_GET_SIZE(self.pending):
-                self._turn_away(408, "a request head that was not whole in time")
-            else:
-                self.transport.close()
-        elif self.state == BODY:
-            self._body_failed(BodyTimeout())
+    cdef int _leave(self) except -1:
+        """The client is gone."""
+        self.closed = True
+        if self.request is not None:
+            self.request.leave()
         return 0
 
     # --- answering -------------------------------------------------------------------
@@ -277,71 +321,73 @@ cdef class Downstream(Connection):
     def _served(self, error):
         """The request's coroutine ended."""
         cdef Request request = self.request
-        request.over()
         self.request = None
-        self.source = None
-        if self.closed or self.state == TUNNEL:
-            return
-        if not request.answered or not request.persistent:
-            if request.answered and (
-                not request.complete or self.at < PyBytes_GET_SIZE(self.pending)
-            ):
-                self._linger()
+        request.over()
+        if not self.closed:
+            if not request.persistent:
+                self._finish(not request.complete)
+            elif not self.writing_paused:
+                self._next_request()
             else:
-                self.state = LINGERING
-                self.transport.close()
-        elif not self.writing_paused:
-            self._next_request()
+                self.state = ANSWERING
         if error is not None and not isinstance(error, ClientGone):
-            raise error
+            # It is nobody's fault in whose callback the coroutine happened to end.
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a request's coroutine failed", "exception": error}
+            )
 
     cdef int _next_request(self) except -1:
         """The connection is ready for another request."""
         if self.draining:
-            self.transport.close()
-            return 0
+            return self._finish(False)
         self.state = HEAD
-        self.deadline = now() + self.idle_timeout
         self.resume_reading()
-        if self.at < PyBytes_GET_SIZE(self.pending):
-            self._advance()
-        else:
-            self.pending = b""
-            self.at = 0
-        return 0
+        self._watch()
+        return self._advance()
 
     cdef int _turn_away(self, int status, str message) except -1:
         """Answers what is not a request, and closes."""
         self.forward(self._refuse(status, message))
-        self._linger()
-        return 0
+        return self._linger()
+
+    cdef int _finish(self, bint sending) except -1:
+        """Ends the connection; `sending` says that the client may still do so."""
+        if sending or self.at < PyBytes_GET_SIZE(self.pending):
+            return self._linger()
+        return self.close()
+
+    cdef int close(self) except -1:
+        Connection.close(self)
+        # A client that does not read must not keep the connection for ever.
+        return self._watch()
 
     cdef int _linger(self) except -1:
-        """Ends our side; the client's bytes are thrown away until it closes too."""
+        """Ends our side; the client's bytes are thrown away until it closes too.
+
+        To close with bytes unread resets the connection, and a reset may overtake the
+        answer (RFC 9112, 9.6).
+        """
         self.state = LINGERING
         self.pending = b""
         self.at = 0
-        self.deadline = now() + LINGER_SECONDS
+        self.resume_reading()
+        self.closed = True
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self.resume_reading()
-        return 0
+        self.linger_until = now() + LINGER_IN_ALL
+        return self._watch()
 
     # --- what the worker's end asks for ----------------------------------------------
 
-    cdef int follow(self, Connection source) except -1:
-        self.source = source
-        if source is not None and self.writing_paused:
-            source.pause_reading()
-        return 0
-
     cdef int join(self, Connection source) except -1:
+        cdef bytes early = self.pending[self.at:]
         self.state = TUNNEL
-        self.source = source
-        self.deadline = 0
-        if self.at < PyBytes_GET_SIZE(self.pending):
-            source.forward(self.pending[self.at:])
         self.pending = b""
         self.at = 0
         self.resume_reading()
+        self.follow(source)
+        self._watch()
+        source.follow(self)
+        if early:
+            source.forward(early)
         return 0

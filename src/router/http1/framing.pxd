@@ -2,6 +2,8 @@
 
 cimport cython
 
+from router.http1.buffer cimport Buffer
+
 
 @cython.final
 cdef class Framing:
@@ -9,14 +11,17 @@ cdef class Framing:
     cdef long long remaining
     cdef Py_ssize_t line
     cdef readonly bint done
-    cdef Py_ssize_t feed(self, bytes data, Py_ssize_t start, list payload) except -1
+    cdef Py_ssize_t feed(
+        self, const char* data, Py_ssize_t size, Buffer payload
+    ) except -1
     cdef Py_ssize_t _chunked(
-        self, const unsigned char* p, Py_ssize_t size, list payload
+        self, const unsigned char* p, Py_ssize_t size, Buffer payload
     ) except -1
     cdef int _control(self, unsigned char c) except -1
+    cdef int _size_line(self, unsigned char c) except -1
+    cdef int _trailer(self, unsigned char c) except -1
     cdef bint at_chunk_boundary(self) noexcept
     cdef bint until_close(self) noexcept
 
 
-cdef Framing no_body()
 cdef Framing body_of(long long length, bint chunked, bint until_close)

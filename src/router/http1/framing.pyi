@@ -2,6 +2,8 @@
 
 from typing import final
 
+from router.http1.buffer import Buffer
+
 #: C functions that the other compiled files use.
 __pyx_capi__: dict[str, object]
 
@@ -10,4 +12,4 @@ class Framing:
     def __init__(self, length: int = -1, chunked: bool = False) -> None: ...
     @property
     def done(self) -> bool: ...
-    def consume(self, data: bytes, payload: list[bytes] | None = None) -> int: ...
+    def consume(self, data: bytes, payload: Buffer | None = None) -> int: ...

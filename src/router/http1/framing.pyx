@@ -5,26 +5,29 @@ bytes are fed in pieces of any size, and it tells how many of them belong to the
 The same table serves both directions: answers are only followed, so that their
 bytes go out as they came; bodies of requests are taken out of their chunks.
 
-    state        on                 goes to
-    SIZE_START   hex digit          SIZE
-    SIZE         hex digit          SIZE
-                 ;                  EXTENSION
-                 CR                 SIZE_LF
-    EXTENSION    CR                 SIZE_LF          (extensions are dropped)
-    SIZE_LF      LF                 DATA, or TRAILER_START after a size of 0
-    DATA         the chunk's bytes  DATA_CR
-    DATA_CR      CR                 DATA_LF
-    DATA_LF      LF                 SIZE_START
-    TRAILER_START  CR               LAST_LF
-                 other              TRAILER
-    TRAILER      CR                 TRAILER_LF
-    TRAILER_LF   LF                 TRAILER_START
-    LAST_LF      LF                 DONE
+    state         on                  goes to
+    SIZE_START    hex digit           SIZE
+    SIZE          hex digit           SIZE
+                  ;                   EXTENSION
+                  CR                  SIZE_LF
+    EXTENSION     CR                  SIZE_LF          (extensions are dropped)
+    SIZE_LF       LF                  DATA, or TRAILER_START after a size of 0
+    DATA          the chunk's bytes   DATA_CR
+    DATA_CR       CR                  DATA_LF
+    DATA_LF       LF                  SIZE_START
+    TRAILER_START CR                  LAST_LF
+                  visible             TRAILER_NAME
+    TRAILER_NAME  :                   TRAILER
+    TRAILER       CR                  TRAILER_LF
+    TRAILER_LF    LF                  TRAILER_START
+    LAST_LF       LF                  DONE
 """
 
 cimport cython
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+
+from router.http1.buffer cimport Buffer
 
 from router.http1.errors import ProtocolError
 
@@ -39,10 +42,13 @@ cdef enum:
     DATA_CR
     DATA_LF
     TRAILER_START
+    TRAILER_NAME
     TRAILER
     TRAILER_LF
     LAST_LF
     DONE
+    # Most digits of a chunk's size: it stays below 2**60.
+    MAX_DIGITS = 15
     # Longest chunk-size line with its extensions, and longest trailer section.
     MAX_LINE = 4096
     MAX_TRAILERS = 65536
@@ -60,13 +66,13 @@ cdef class Framing:
         self.remaining = max(length, 0)
         self.done = length == 0
 
-    def consume(self, bytes data not None, payload=None):
+    def consume(self, bytes data not None, Buffer payload=None):
         """Feeds `data`; how many of its bytes belong to the body.
 
-        Appends what is inside the chunks to `payload`, if that is a list. Raises
+        What is inside the chunks is added to `payload`, if there is one. Raises
         ProtocolError for wrong chunks.
         """
-        return self.feed(data, 0, payload)
+        return self.feed(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), payload)
 
     cdef bint at_chunk_boundary(self) noexcept:
         return self.state == SIZE_START
@@ -74,9 +80,10 @@ cdef class Framing:
     cdef bint until_close(self) noexcept:
         return self.state == UNTIL_CLOSE
 
-    cdef Py_ssize_t feed(self, bytes data, Py_ssize_t start, list payload) except -1:
-        """Feeds `data` from `start` on; how many bytes belong to the body."""
-        cdef Py_ssize_t size = PyBytes_GET_SIZE(data) - start
+    cdef Py_ssize_t feed(
+        self, const char* data, Py_ssize_t size, Buffer payload
+    ) except -1:
+        """Feeds `size` bytes; how many of them belong to the body."""
         cdef Py_ssize_t taken
         if self.state == LENGTH:
             taken = <Py_ssize_t> min(self.remaining, <long long> size)
@@ -85,22 +92,20 @@ cdef class Framing:
         elif self.state == UNTIL_CLOSE:
             taken = size
         else:
-            return self._chunked(
-                <const unsigned char*> PyBytes_AS_STRING(data) + start, size, payload
-            )
-        if payload is not None and taken:
-            payload.append(data[start:start + taken])
+            return self._chunked(<const unsigned char*> data, size, payload)
+        if payload is not None:
+            payload.add(data, taken)
         return taken
 
     cdef Py_ssize_t _chunked(
-        self, const unsigned char* p, Py_ssize_t size, list payload
+        self, const unsigned char* p, Py_ssize_t size, Buffer payload
     ) except -1:
         cdef Py_ssize_t at = 0, taken
         while at < size and self.state != DONE:
             if self.state == DATA:
                 taken = <Py_ssize_t> min(self.remaining, <long long> (size - at))
                 if payload is not None:
-                    payload.append((<const char*> p)[at:at + taken])
+                    payload.add(<const char*> p + at, taken)
                 self.remaining -= taken
                 at += taken
                 if self.remaining == 0:
@@ -113,40 +118,10 @@ cdef class Framing:
 
     cdef int _control(self, unsigned char c) except -1:
         """One step of the table, for every byte that is not a chunk's data."""
-        cdef int digit
-        if self.state == SIZE_START or self.state == SIZE:
-            digit = hex_digit(c)
-            if digit >= 0:
-                if self.state == SIZE_START:
-                    self.state = SIZE
-                    self.line = 0
-                    self.remaining = 0
-                self.line += 1
-                if self.line > 15:
-                    raise ProtocolError("a chunk size that is too large")
-                self.remaining = self.remaining * 16 + digit
-                return 0
-            if self.state == SIZE and c == c";":
-                self.state = EXTENSION
-                return 0
-            if self.state == SIZE and c == c"\r":
-                self.state = SIZE_LF
-                return 0
-            raise ProtocolError("a chunk size that is not a hexadecimal number")
-        if self.state == EXTENSION or self.state == TRAILER:
-            self.line += 1
-            if self.line > (MAX_LINE if self.state == EXTENSION else MAX_TRAILERS):
-                raise ProtocolError("chunk extensions or trailers that are too large")
-            if c == c"\r":
-                self.state = SIZE_LF if self.state == EXTENSION else TRAILER_LF
-            elif (c < 32 and c != c"\t") or c == 127:
-                raise ProtocolError("a control character in extensions or trailers")
-            return 0
-        if self.state == TRAILER_START:
-            self.state = LAST_LF if c == c"\r" else TRAILER
-            if self.state == TRAILER and (c <= 32 or c == 127):
-                raise ProtocolError("a trailer that does not start with a name")
-            return 0
+        if self.state <= EXTENSION:
+            return self._size_line(c)
+        if TRAILER_START <= self.state <= TRAILER:
+            return self._trailer(c)
         if self.state == DATA_CR:
             if c != c"\r":
                 raise ProtocolError("a chunk that is longer than its size")
@@ -165,6 +140,56 @@ cdef class Framing:
             self.state = DONE
         return 0
 
+    cdef int _size_line(self, unsigned char c) except -1:
+        """A chunk's size and its extensions, up to the carriage return."""
+        cdef int digit = -1 if self.state == EXTENSION else hex_digit(c)
+        if self.state == SIZE_START:
+            if digit < 0:
+                raise ProtocolError("a chunk size that is not a hexadecimal number")
+            self.state = SIZE
+            self.line = 0
+            self.remaining = 0
+        self.line += 1
+        if digit >= 0:
+            if self.line > MAX_DIGITS:
+                raise ProtocolError("a chunk size that is too large")
+            self.remaining = self.remaining * 16 + digit
+        elif c == c"\r":
+            self.state = SIZE_LF
+        elif self.state == SIZE:
+            if c != c";":
+                raise ProtocolError("a chunk size that is not a hexadecimal number")
+            self.state = EXTENSION
+        elif is_control(c):
+            raise ProtocolError("a control character in a chunk extension")
+        elif self.line > MAX_LINE:
+            raise ProtocolError("chunk extensions that are too large")
+        return 0
+
+    cdef int _trailer(self, unsigned char c) except -1:
+        """A trailer field, or the empty line that ends the body."""
+        self.line += 1
+        if self.line > MAX_TRAILERS:
+            raise ProtocolError("trailers that are too large")
+        if self.state == TRAILER:
+            if c == c"\r":
+                self.state = TRAILER_LF
+            elif is_control(c):
+                raise ProtocolError("a control character in a trailer")
+        elif self.state == TRAILER_START and c == c"\r":
+            self.state = LAST_LF
+        elif self.state == TRAILER_NAME and c == c":":
+            self.state = TRAILER
+        elif 32 < c < 127 and c != c":":
+            self.state = TRAILER_NAME
+        else:
+            raise ProtocolError("a trailer that does not start with a name")
+        return 0
+
+
+cdef bint is_control(unsigned char c) noexcept:
+    return (c < 32 and c != c"\t") or c == 127
+
 
 cdef int hex_digit(unsigned char c) noexcept:
     if c"0" <= c <= c"9":
@@ -172,10 +197,6 @@ cdef int hex_digit(unsigned char c) noexcept:
     if c"a" <= c | 0x20 <= c"f":
         return (c | 0x20) - c"a" + 10
     return -1
-
-
-cdef Framing no_body():
-    return Framing(0)
 
 
 cdef Framing body_of(long long length, bint chunked, bint until_close):

@@ -2,6 +2,7 @@
 
 cimport cython
 
+from router.http1.buffer cimport Buffer
 from router.http1.connection cimport Budget, Connection
 from router.http1.framing cimport Framing
 from router.http1.head cimport RequestHead
@@ -24,17 +25,18 @@ cdef class Request(Source):
     cdef Framing framing
     cdef Budget budget
     cdef long long max_body
-    cdef Connection sink
-    cdef list pieces
+    cdef Buffer buffer
     cdef long long held
+    cdef Connection sink
     cdef int plan
     cdef object error
-    cdef int arrived(self, list pieces) except -1
-    cdef int completed(self) except -1
-    cdef int failed(self, object error) except -1
-    cdef int over(self) except -1
-    cdef int _hold(self, bytes piece) except -1
+    cdef Py_ssize_t take(self, bytes data, Py_ssize_t at) except -1
     cdef int _pass_on(self, bytes piece) except -1
+    cdef int _completed(self) except -1
+    cdef int failed(self, object error) except -1
+    cdef int leave(self) except -1
+    cdef int over(self) except -1
+    cdef int let_go(self) except -1
     cdef int _continue(self) except -1
 
 

@@ -12,6 +12,7 @@ __pyx_capi__: dict[str, object]
 
 @final
 class Request(Source):
+    def __init__(self, *args: object, **kwargs: object) -> None: ...
     @property
     def head(self) -> RequestHead: ...
     @property

@@ -7,14 +7,15 @@ together, or streams to a worker. Knows nothing of how the bytes were framed.
 
 cimport cython
 
-from cpython.bytes cimport PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
+from router.http1.buffer cimport Buffer
 from router.http1.connection cimport Budget, Connection
 from router.http1.framing cimport body_of
 from router.http1.head cimport RequestHead
 from router.http1.runner cimport Source, wait_for
 
-from router.http1.errors import BodyOverBudget, ProtocolError
+from router.http1.errors import BodyOverBudget, ClientGone, ProtocolError
 
 cdef enum:  # what becomes of a body
     UNDECIDED
@@ -33,10 +34,13 @@ cdef enum:
 cdef class Request(Source):
     """One request: its head, and its body whole or as a stream.
 
-    `body` is the whole body once `read` ended, else None. `complete` tells that the
-    body's last byte came, `answered` that a byte of an answer went out; `received`
-    and `sent` are bytes of body and answer so far.
+    `body` is the whole body once it is complete and held, else None. `complete` tells
+    that the body's last byte came, `answered` that a byte of an answer went out;
+    `received` and `sent` are bytes of body and answer so far.
     """
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("a Request is made by the client's end")
 
     @property
     def has_body(self):
@@ -59,17 +63,21 @@ cdef class Request(Source):
         return wait_for(self, WHOLE_BODY)
 
     def stream_to(self, Connection sink not None):
-        """Passes the body on to `sink` piece by piece, chunked bodies in new chunks."""
-        cdef bytes piece
+        """Passes a body that is not complete on to `sink`, piece by piece.
+
+        Chunked bodies go in new chunks. Raises what `read` raises, for bytes that came
+        before; what comes later is raised where the coroutine waits.
+        """
+        if self.error is not None:
+            raise self.error
         self.plan = STREAM
         self.sink = sink
-        for piece in self.pieces:
-            self._pass_on(piece)
-        self.pieces = []
-        if self.complete:
-            self.completed()
         self._continue()
         self.client.resume_reading()
+        sink.follow(self.client)
+        self._pass_on(self.buffer.take())
+        self.budget.give_back(self.held)
+        self.held = 0
 
     def respond(self, bytes answer not None):
         """Sends a whole answer of the router's own, head and body."""
@@ -84,48 +92,32 @@ cdef class Request(Source):
                 self.client.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return 0
 
-    cdef int arrived(self, list pieces) except -1:
-        """Takes what came of the body."""
-        cdef bytes piece
-        for piece in pieces:
-            self.received += PyBytes_GET_SIZE(piece)
-            if self.received > self.max_body:
-                raise ProtocolError(
-                    f"a body of more than {self.max_body} bytes", 413
-                )
-            if self.plan == STREAM:
-                self._pass_on(piece)
-            else:
-                self._hold(piece)
-        return 0
+    # --- what the client's end calls ------------------------------------------------
 
-    cdef int _hold(self, bytes piece) except -1:
-        if not self.budget.take(PyBytes_GET_SIZE(piece)):
-            raise BodyOverBudget
-        self.held += PyBytes_GET_SIZE(piece)
-        self.pieces.append(piece)
-        if self.plan == UNDECIDED and self.held > MAX_WAITING:
-            self.client.pause_reading()
-        return 0
+    cdef Py_ssize_t take(self, bytes data, Py_ssize_t at) except -1:
+        """Takes what of `data`, from `at` on, belongs to the body; how many bytes.
 
-    cdef int _pass_on(self, bytes piece) except -1:
-        if self.head.chunked:
-            piece = b"%x\r\n%b\r\n" % (PyBytes_GET_SIZE(piece), piece)
-        self.sink.forward(piece)
-        return 0
-
-    cdef int completed(self) except -1:
-        """The body's last byte came."""
-        self.complete = True
-        if self.plan != STREAM:
-            if len(self.pieces) == 1:
-                self.body = <bytes> self.pieces[0]
-            else:
-                self.body = b"".join(self.pieces)
-            self.pieces = None
-        elif self.head.chunked:
-            self.sink.forward(b"0\r\n\r\n")
-        return 0
+        Raises ProtocolError or BodyOverBudget; the body is broken then.
+        """
+        cdef const char* start = PyBytes_AS_STRING(data) + at
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(data) - at
+        cdef Py_ssize_t before = self.buffer.size
+        cdef Py_ssize_t taken = self.framing.feed(start, size, self.buffer)
+        cdef Py_ssize_t gained = self.buffer.size - before
+        self.received += gained
+        if self.received > self.max_body:
+            raise ProtocolError(f"a body of more than {self.max_body} bytes", 413)
+        if self.plan == STREAM:
+            self._pass_on(self.buffer.take())
+        else:
+            if not self.budget.take(gained):
+                raise BodyOverBudget
+            self.held += gained
+            if self.plan == UNDECIDED and self.held > MAX_WAITING:
+                self.client.pause_reading()
+        if self.framing.done:
+            self._completed()
+        return taken
 
     cdef int failed(self, object error) except -1:
         """The rest of the body will not come; the coroutine hears why."""
@@ -137,10 +129,51 @@ cdef class Request(Source):
                 self.runner.resume()
         return 0
 
+    cdef int leave(self) except -1:
+        """The client is gone; the coroutine hears it where it waits."""
+        if self.runner is not None:
+            self.runner.stop(ClientGone())
+        else:
+            self.over()
+        return 0
+
     cdef int over(self) except -1:
-        """Nobody needs the body any more."""
+        """The request ended, one way or another."""
         self.budget.give_back(self.held)
         self.held = 0
+        self.buffer = None
+        if self.sink is not None:
+            self.sink.unfollow(self.client)
+            self.sink = None
+        return 0
+
+    # --- what the worker's end calls ------------------------------------------------
+
+    cdef int let_go(self) except -1:
+        """The body will not be sent again: an answer is on its way."""
+        self.budget.give_back(self.held)
+        self.held = 0
+        self.body = None
+        return 0
+
+    # --- the body -------------------------------------------------------------------
+
+    cdef int _pass_on(self, bytes piece) except -1:
+        if piece:
+            if self.head.chunked:
+                piece = b"%x\r\n%b\r\n" % (PyBytes_GET_SIZE(piece), piece)
+            self.sink.forward(piece)
+        return 0
+
+    cdef int _completed(self) except -1:
+        self.complete = True
+        if self.plan == STREAM:
+            if self.head.chunked:
+                self.sink.forward(b"0\r\n\r\n")
+            self.sink.unfollow(self.client)
+            self.sink = None
+        else:
+            self.body = self.buffer.take()
         return 0
 
     cdef bint ready(self, int what) noexcept:
@@ -167,5 +200,5 @@ cdef Request new_request(
         request.body = b""
         request.complete = True
     else:
-        request.pieces = []
+        request.buffer = Buffer()
     return request

@@ -7,12 +7,14 @@ cimport cython
 cdef class Runner:
     cdef object _coroutine
     cdef object _finished
-    cdef object _future
+    cdef object _awaited
+    cdef object _reason
     cdef bint _running
     cdef int resume(self) except -1
     cdef int stop(self, object reason) except -1
     cdef int _step(self, object reason) except -1
-    cdef int _end(self, object reason) except -1
+    cdef int _send(self, object reason) except -1
+    cdef int _await(self, object yielded) except -1
 
 
 cdef class Source:

@@ -11,6 +11,8 @@ coroutine was running, does no harm and none is lost.
 
 cimport cython
 
+import asyncio
+
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 
@@ -21,7 +23,6 @@ cdef extern from "Python.h":
         PYGEN_ERROR
         PYGEN_NEXT
     PySendResult PyIter_Send(object iter, object arg, PyObject** result) noexcept
-    PyObject* PyErr_Occurred()
 
 
 cdef class Source:
@@ -38,7 +39,10 @@ cdef class Source:
 
 @cython.final
 cdef class Wait:
-    """Awaitable: ends when its source is ready."""
+    """Awaitable: ends when its source is ready. Made by the sources."""
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("a Wait is made by what can be waited for")
 
     def __await__(self):
         return self
@@ -48,7 +52,7 @@ cdef class Wait:
 
     def __next__(self):
         if not self.source.ready(self.what):
-            return None
+            return self
         self.source.settle(self.what)
         raise StopIteration
 
@@ -74,63 +78,84 @@ cdef class Runner:
 
     cdef int resume(self) except -1:
         """Runs on, unless the coroutine is running or waits for a future."""
-        if not self._running and self._future is None:
+        if not self._running and self._awaited is None:
             self._step(None)
         return 0
 
     cdef int stop(self, object reason) except -1:
-        """Raises `reason` where the coroutine waits."""
-        if not self._running:
-            self._future = None
+        """Raises `reason` where the coroutine waits, or at its next wait."""
+        if self._running:
+            self._reason = reason
+        else:
+            self._awaited = None
             self._step(reason)
         return 0
 
     cdef int _step(self, object reason) except -1:
+        """Runs the coroutine until it waits for what is not there yet."""
+        cdef object finished
+        while self._coroutine is not None:
+            self._running = True
+            try:
+                over = self._send(reason)
+                error = None
+            except BaseException as problem:
+                # Whatever it is, the owner of the coroutine is the one to hear of it.
+                over = True
+                error = problem
+            self._running = False
+            if over:
+                finished = self._finished
+                self._coroutine = None
+                self._finished = None
+                self._reason = None
+                finished(error)
+                return 0
+            reason = self._reason
+            if reason is None:
+                return 0
+            self._reason = None
+            self._awaited = None
+        return 0
+
+    cdef int _send(self, object reason) except -1:
+        """One step; whether it was the last one."""
         cdef PyObject* result = NULL
         cdef PySendResult state
-        if self._coroutine is None:
-            return 0
-        self._running = True
-        try:
-            if reason is not None:
-                yielded = self._coroutine.throw(reason)
-            else:
-                state = PyIter_Send(self._coroutine, None, &result)
-                if state == PYGEN_ERROR:
-                    raise_current()
-                if state == PYGEN_RETURN:
-                    Py_XDECREF(result)
-                    return self._end(None)
-                yielded = <object> result
-                Py_XDECREF(result)
-        except StopIteration:
-            return self._end(None)
-        except BaseException as error:
-            # Whatever it is, the owner of the coroutine is the one to hear of it.
-            return self._end(error)
-        finally:
-            self._running = False
-        if yielded is not None:
-            self._await_future(yielded)
-        return 0
+        if reason is not None:
+            try:
+                self._await(self._coroutine.throw(reason))
+            except StopIteration:
+                return True
+            return False
+        state = PyIter_Send(self._coroutine, None, &result)
+        if state == PYGEN_ERROR:
+            raise_current()
+        yielded = <object> result
+        Py_XDECREF(result)
+        if state == PYGEN_RETURN:
+            return True
+        self._await(yielded)
+        return False
 
-    def _await_future(self, future):
-        """Waits for an asyncio future, as a Task would."""
-        future._asyncio_future_blocking = False
-        self._future = future
-        future.add_done_callback(self._future_done)
+    cdef int _await(self, object yielded) except -1:
+        """Sees to it that the coroutine goes on once what it waits for is there."""
+        if type(yielded) is Wait:
+            return 0
+        if yielded is None:
+            # Like asyncio.sleep(0): the loop gets its turn.
+            yielded = asyncio.get_running_loop().create_future()
+            yielded.set_result(None)
+        # As a Task does it.
+        yielded._asyncio_future_blocking = False
+        self._awaited = yielded
+        yielded.add_done_callback(self._future_done)
+        return 0
 
     def _future_done(self, future):
-        if future is self._future:
-            self._future = None
+        if future is self._awaited:
+            self._awaited = None
             self._step(None)
-
-    cdef int _end(self, object reason) except -1:
-        finished = self._finished
-        self._coroutine = None
-        self._finished = None
-        finished(reason)
-        return 0
 
 
 cdef int raise_current() except -1:

@@ -2,9 +2,8 @@
 
 cimport cython
 
+from router.http1.answer cimport Answer
 from router.http1.connection cimport Connection
-from router.http1.framing cimport Framing
-from router.http1.head cimport ResponseHead
 from router.http1.request cimport Request
 from router.http1.runner cimport Runner
 
@@ -16,23 +15,17 @@ cdef class Upstream(Connection):
     cdef Runner runner
     cdef Request request
     cdef Connection client
-    cdef Framing framing
-    cdef bytes rest
-    cdef Py_ssize_t at
-    cdef Py_ssize_t seen
-    cdef bint unchunk
+    cdef Answer answer
+    cdef bint keeps
     cdef bint ended
-    cdef bint head_only
     cdef double idle_limit
-    cdef readonly ResponseHead head
     cdef readonly bint reused
     cdef readonly bint silent
     cdef readonly bint reusable
     cdef readonly str failure
     cdef readonly double idle_since
-    cdef int _read_head(self) except -1
+    cdef int _begin(self, int state) except -1
     cdef int _relay_rest(self, bytes head) except -1
-    cdef bytes _body_part(self, bytes data, Py_ssize_t start)
     cdef int _complete(self, bint clean) except -1
     cdef int _fail(self, int loss, str failure) except -1
     cdef int _ended(self, object error) except -1

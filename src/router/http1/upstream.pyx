@@ -17,12 +17,10 @@ Knows nothing of pools, retries or who the worker is.
 
 cimport cython
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_GET_SIZE
 
+from router.http1.answer cimport Answer
 from router.http1.connection cimport Connection, Ticker, now
-from router.http1.framing cimport body_of
-from router.http1.fields cimport has_bare_newline, head_end
-from router.http1.head cimport parse_response
 from router.http1.request cimport Request
 from router.http1.runner cimport wait_for
 
@@ -42,14 +40,13 @@ cdef enum:  # what can be waited for
     END
 
 cdef enum:  # why a connection was lost
-    NOT_LOST
     TIMED_OUT
     CLOSED
     NOT_HTTP
 
 cdef enum:
-    # Largest head of an answer, and most bytes held behind it before it is relayed.
-    MAX_HEAD = 65536
+    # Most bytes held behind an answer's head before it is relayed.
+    MAX_WAITING = 65536
     # Head and first bytes of the body go out in one piece up to this size.
     ONE_PIECE = 65536
 
@@ -58,15 +55,26 @@ cdef enum:
 cdef class Upstream(Connection):
     """One connection to a worker.
 
-    `head` is the answer's head, `failure` says what ended it too early (None if
-    nothing did), `silent` that no byte of an answer came, `reused` that an earlier
-    request went over this connection, `reusable` that another one may.
+    `failure` says what ended the answer too early (None if nothing did), `silent` that
+    no byte of it came, `reused` that an earlier request went over this connection,
+    `reusable` that another one may.
     """
 
     def __init__(self, Ticker ticker not None):
         Connection.__init__(self, ticker)
-        self.rest = b""
+        self.answer = Answer()
         self.state = IDLE
+        self.silent = True
+
+    @property
+    def head(self):
+        """The answer's head, or None as long as it is not whole."""
+        return self.answer.head
+
+    @property
+    def status(self):
+        """The answer's status code; 0 as long as there is none."""
+        return 0 if self.answer.head is None else self.answer.head.status
 
     # --- what the coroutine of a request calls -----------------------------------
 
@@ -82,16 +90,12 @@ cdef class Upstream(Connection):
 
         The answer's head must be there by `deadline` (monotonic seconds, 0: never).
         """
+        if self.state != IDLE or request.runner is None:
+            raise RuntimeError("the connection or the request is not ready")
         self.request = request
         self.runner = request.runner
-        self.head = None
-        self.failure = None
-        self.loss = NOT_LOST
-        self.silent = True
-        self.reusable = False
         self.state = WAITING
         self.deadline = deadline
-        self.head_only = request.head.raw.startswith(b"HEAD ")
         if not body:
             self.transport.write(head)
         elif PyBytes_GET_SIZE(body) < 16384:
@@ -106,52 +110,43 @@ cdef class Upstream(Connection):
         """
         return wait_for(self, ANSWER)
 
-    @property
-    def status(self):
-        """The answer's status code."""
-        return self.head.status
-
     def relay(self, bytes lines not None, *, double idle_limit):
         """Passes the answer on to the client, with `lines` added to its head.
 
         From here on the bytes go on by themselves; await `finished`. No gap between
         two pieces may be longer than `idle_limit` seconds (0: no limit).
         """
-        cdef Request request = self.request
-        cdef bint old_client = request.head.minor == 0
-        cdef bint keep_alive
-        self.settle(ANSWER)
+        cdef Answer answer = self.answer
+        cdef bint old_client
+        self._begin(RELAYING)
+        old_client = self.request.head.minor == 0
+        answer.unchunk = old_client and answer.head.chunked
         self.idle_limit = idle_limit
-        self.client = request.client
-        self.unchunk = old_client and self.head.chunked
-        keep_alive = (
-            request.keep_alive and not self.framing.until_close() and not self.unchunk
+        self.keeps = (
+            self.request.keep_alive
+            and not answer.framing.until_close()
+            and not answer.unchunk
         )
-        request.answered = True
-        request.persistent = keep_alive
-        self.state = RELAYING
         self._relay_rest(
-            self.head.render(
+            answer.head.render(
                 lines,
-                keep_alive=keep_alive,
+                keep_alive=self.keeps,
                 say_keep_alive=old_client,
-                chunked=self.head.chunked and not self.unchunk,
+                chunked=answer.head.chunked and not answer.unchunk,
             )
         )
 
     def tunnel(self, bytes lines not None):
         """Passes the 101 on and joins both connections; await `finished`."""
-        cdef Request request = self.request
-        cdef Connection client = request.client
-        request.answered = True
-        self.client = client
-        self.state = TUNNEL
-        self.deadline = 0
-        client.join(self)
-        client.forward(
-            self.head.render(lines, upgrade=self.head.upgrade or b"websocket")
-            + self.rest[self.at:]
+        cdef Answer answer = self.answer
+        self._begin(TUNNEL)
+        self.client.join(self)
+        self.client.forward(
+            answer.head.render(lines, upgrade=answer.head.upgrade or b"websocket")
+            + answer.rest[answer.at:]
         )
+        if self.ended:
+            self._ended(None)
 
     def finished(self):
         """Awaitable: ends with the answer, or when `failure` says why it broke off."""
@@ -161,28 +156,48 @@ cdef class Upstream(Connection):
         """Ends an answer that was cut short, so that no client takes it for whole.
 
         An event stream gets `event` (an SSE event) as its last words, where they can
-        stand between two chunks. The connection then ends without the final chunk.
+        stand between two chunks; a blank line ends what was begun before. The
+        connection then ends without the final chunk, or short of its Content-Length,
+        and where neither would tell, with a reset.
         """
-        cdef bytes kind = self.head.header(b"content-type") or b""
-        if kind.startswith(b"text/event-stream") and not self.client.closed:
-            if not self.head.chunked or self.unchunk:
-                self.client.forward(event)
-            elif self.framing.at_chunk_boundary():
-                self.client.forward(b"%x\r\n%b\r\n" % (PyBytes_GET_SIZE(event), event))
+        if self.client is None:
+            raise RuntimeError("there is no answer to end")
+        cdef Answer answer = self.answer
+        cdef bytes kind = (answer.head.header(b"content-type") or b"").lower()
+        cdef bint to_the_end = answer.framing.until_close() or answer.unchunk
+        cdef bint events = (
+            kind.startswith(b"text/event-stream")
+            and answer.head.header(b"content-encoding") is None
+        )
+        event = b"\n\n" + event
+        if events and to_the_end:
+            self.client.forward(event)
+        elif events and answer.framing.at_chunk_boundary():
+            self.client.forward(b"%x\r\n%b\r\n" % (PyBytes_GET_SIZE(event), event))
+        elif to_the_end:
+            self.client.reset()
+
+    def abort(self):
+        """Closes at once; what was not sent yet is dropped."""
+        self.state = LOST
+        self.reusable = False
+        self.deadline = 0
+        if self.client is not None:
+            self.client.unfollow(self)
+        if self.source is not None:
+            self.unfollow(self.source)
+        Connection.abort(self)
 
     def park(self):
         """Makes the connection ready for another request."""
         self.request = None
         self.runner = None
         self.client = None
-        self.framing = None
-        self.head = None
-        self.rest = b""
-        self.at = 0
-        self.seen = 0
+        self.answer.clear()
+        self.silent = True
+        self.reusable = False
         self.state = IDLE
         self.resume_reading()
-        self.deadline = 0
         self.reused = True
         self.idle_since = now()
 
@@ -195,38 +210,38 @@ cdef class Upstream(Connection):
 
     def data_received(self, bytes data not None):
         cdef bytes part
+        try:
+            if self.state == RELAYING:
+                if self.idle_limit:
+                    self.deadline = now() + self.idle_limit
+                part = self.answer.part(data, 0)
+            elif self.state == WAITING:
+                self.silent = False
+                if not self.answer.add(data, self.request.head):
+                    return
+        except ProtocolError as error:
+            self._fail(NOT_HTTP, f"the worker sent {error.message}")
+            return
         if self.state == RELAYING:
-            if self.idle_limit:
-                self.deadline = now() + self.idle_limit
-            try:
-                part = self._body_part(data, 0)
-            except ProtocolError as error:
-                self._fail(NOT_HTTP, f"the worker sent {error.message}")
-                return
             if part:
                 self.client.forward(part)
-            if self.framing.done:
-                self._complete(self.at == PyBytes_GET_SIZE(data))
+            if self.answer.framing.done:
+                self._complete(self.answer.at == PyBytes_GET_SIZE(data))
         elif self.state == WAITING:
-            self.silent = False
-            self.rest = self.rest + data if self.rest else data
-            try:
-                self._read_head()
-            except ProtocolError as error:
-                self._fail(NOT_HTTP, f"the worker sent {error.message}")
+            self.state = ANSWERED
+            self.deadline = 0
+            self.runner.resume()
         elif self.state == TUNNEL:
             self.client.forward(data)
         elif self.state == ANSWERED:
-            self.rest = self.rest[self.at:] + data
-            self.at = 0
-            if PyBytes_GET_SIZE(self.rest) > MAX_HEAD:
+            if self.answer.keep(data) > MAX_WAITING:
                 self.pause_reading()
         else:
-            self.reusable = False
+            # Nobody asked for anything.
             self.abort()
-            self._fail(NOT_HTTP, "the worker sent bytes that nobody asked for")
 
     def eof_received(self):
+        self.closed = True
         self._ended(None)
         return False
 
@@ -235,20 +250,6 @@ cdef class Upstream(Connection):
         self.deadline = 0
         self.ticker.connections.discard(self)
         self._ended(error)
-
-    def pause_writing(self):
-        self.writing_paused = True
-        if self.request is not None and (
-            self.state == TUNNEL or not self.request.complete
-        ):
-            self.request.client.pause_reading()
-
-    def resume_writing(self):
-        self.writing_paused = False
-        if self.request is not None and (
-            self.state == TUNNEL or not self.request.complete
-        ):
-            self.request.client.resume_reading()
 
     cdef int pause_reading(self) except -1:
         Connection.pause_reading(self)
@@ -266,60 +267,34 @@ cdef class Upstream(Connection):
         self._fail(TIMED_OUT, "the worker fell silent")
         return 0
 
-    # --- reading --------------------------------------------------------------------
+    # --- answering ------------------------------------------------------------------
 
-    cdef int _read_head(self) except -1:
-        """Reads the answer's head, past interim ones, and lets the coroutine decide."""
-        cdef const char* p
-        cdef Py_ssize_t end, size
-        while True:
-            p = PyBytes_AS_STRING(self.rest)
-            size = PyBytes_GET_SIZE(self.rest)
-            end = head_end(p, size, self.seen)
-            if end > MAX_HEAD or (end < 0 and size > MAX_HEAD):
-                raise ProtocolError(f"a head of more than {MAX_HEAD} bytes")
-            if end < 0:
-                if has_bare_newline(p, size, self.seen):
-                    raise ProtocolError("a line that ends without a carriage return")
-                self.seen = size
-                return 0
-            self.seen = 0
-            self.head = parse_response(self.rest[:end])
-            if self.head.status >= 200 or self.head.status == 101:
-                break
-            self.rest = self.rest[end:]
-        self.at = end
-        if self.head_only or self.head.status in (204, 304):
-            self.framing = body_of(0, False, False)
-        else:
-            self.framing = body_of(self.head.content_length, self.head.chunked, True)
-        self.state = ANSWERED
-        self.deadline = 0
-        self.runner.resume()
+    cdef int _begin(self, int state) except -1:
+        """From now on what comes goes to the client, at the client's pace."""
+        self.settle(ANSWER)
+        if self.state != ANSWERED:
+            raise RuntimeError("there is no answer to pass on")
+        self.state = state
+        self.client = self.request.client
+        self.request.answered = True
+        if self.request.complete:
+            # Nobody else will be asked.
+            self.request.let_go()
+        self.resume_reading()
+        self.client.follow(self)
         return 0
-
-    cdef bytes _body_part(self, bytes data, Py_ssize_t start):
-        """What of `data`, from `start` on, goes to the client, up to `at`."""
-        cdef list payload
-        if self.unchunk:
-            payload = []
-            self.at = start + self.framing.feed(data, start, payload)
-            return b"".join(payload)
-        self.at = start + self.framing.feed(data, start, None)
-        if start == 0 and self.at == PyBytes_GET_SIZE(data):
-            return data
-        return data[start:self.at]
 
     cdef int _relay_rest(self, bytes head) except -1:
         """Sends the head, with what came of the body behind it."""
-        cdef bytes data = self.rest
+        cdef Answer answer = self.answer
+        cdef bytes data = answer.rest
         cdef bytes part = b""
-        self.rest = b""
-        if self.idle_limit:
+        answer.rest = b""
+        if self.idle_limit and not self.reading_paused:
             self.deadline = now() + self.idle_limit
         try:
-            if not self.framing.done and self.at < PyBytes_GET_SIZE(data):
-                part = self._body_part(data, self.at)
+            if not answer.framing.done and answer.at < PyBytes_GET_SIZE(data):
+                part = answer.part(data, answer.at)
         except ProtocolError as error:
             self.client.forward(head)
             self._fail(NOT_HTTP, f"the worker sent {error.message}")
@@ -329,13 +304,10 @@ cdef class Upstream(Connection):
         else:
             self.client.forward(head)
             self.client.forward(part)
-        self.client.follow(self)
-        if self.framing.done:
-            self._complete(self.at == PyBytes_GET_SIZE(data))
+        if answer.framing.done:
+            self._complete(answer.at == PyBytes_GET_SIZE(data))
         elif self.ended:
             self._ended(None)
-        else:
-            self.resume_reading()
         return 0
 
     cdef int _complete(self, bint clean) except -1:
@@ -346,11 +318,12 @@ cdef class Upstream(Connection):
             clean
             and not self.closed
             and not self.ended
-            and self.head.keep_alive
+            and self.answer.head.keep_alive
             and self.request.complete
-            and not self.framing.until_close()
+            and not self.answer.framing.until_close()
         )
-        self.client.follow(None)
+        self.request.persistent = self.keeps
+        self.client.unfollow(self)
         self.runner.resume()
         return 0
 
@@ -358,13 +331,8 @@ cdef class Upstream(Connection):
         """The connection is of no more use; whoever waits on it hears why."""
         if self.state == OVER or self.state == LOST:
             return 0
-        self.state = LOST
         self.loss = loss
         self.failure = failure
-        self.deadline = 0
-        if self.client is not None:
-            self.client.follow(None)
-            self.request.persistent = False
         self.abort()
         if self.runner is not None:
             self.runner.resume()
@@ -376,11 +344,12 @@ cdef class Upstream(Connection):
         if self.state == ANSWERED and error is None:
             # What came is still there to be relayed.
             return 0
-        if self.state == RELAYING and error is None and self.framing.until_close():
-            return self._complete(False)
+        if self.state == RELAYING and error is None:
+            if self.answer.framing.until_close():
+                return self._complete(False)
         if self.state == TUNNEL:
             self.state = OVER
-            self.client.transport.close()
+            self.client.close()
             self.runner.resume()
             return 0
         return self._fail(CLOSED, "the worker closed the connection")
