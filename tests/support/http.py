@@ -16,7 +16,7 @@ from typing import Self
 
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([0-9]{3}) ([\t\x20-\x7e\x80-\xff]*)")
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)")
-_SIZE = re.compile(rb"[0-9A-Fa-f]{1,16}")
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})(;[\t\x20-\x7e\x80-\xff]*)?")
 
 
 class BadAnswer(AssertionError):
@@ -57,6 +57,7 @@ class RawClient:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
         self._ended = False
+        self._reset = False
 
     def __enter__(self) -> Self:
         return self
@@ -124,6 +125,10 @@ class RawClient:
         """Whether the server has ended the connection and all of it was read."""
         return not self._buffer and not self._more()
 
+    def was_reset(self) -> bool:
+        """Whether the server has reset the connection, once all of it was read."""
+        return self.ended() and self._reset
+
     def _read_body(
         self,
         version: bytes,
@@ -156,9 +161,10 @@ class RawClient:
             line = self._line()
             if line is None:
                 return _with(answer, body, complete=False)
-            if not _SIZE.fullmatch(line):
+            match = _SIZE.fullmatch(line)
+            if not match:
                 raise BadAnswer(f"chunk size {line!r}")
-            size = int(line, 16)
+            size = int(match[1], 16)
             if size == 0:
                 break
             sizes.append(size)
@@ -219,6 +225,7 @@ class RawClient:
         try:
             data = self._socket.recv(1 << 16)
         except ConnectionResetError:
+            self._reset = True
             data = b""
         self._ended = not data
         self._buffer += data
