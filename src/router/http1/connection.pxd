@@ -33,6 +33,8 @@ cdef class Connection(Source):
     # Whose bytes are sent here; it is not read while this end cannot keep up.
     cdef Connection source
     cdef int expired(self) except -1
+    cdef int unheard(self) except -1
+    cdef bint peer_left(self) except -1
     cdef int forward(self, bytes data) except -1
     cdef int reset(self) except -1
     cdef int close(self) except -1

@@ -14,6 +14,24 @@ import struct
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 
+cdef extern from *:
+    """
+    #include <poll.h>
+    #ifdef POLLRDHUP
+    #define PEER_LEFT (POLLRDHUP | POLLHUP | POLLERR)
+    #else
+    #define PEER_LEFT (POLLHUP | POLLERR)
+    #endif
+    """
+    # The peer sends no more, though there may be bytes to read before its end.
+    const short PEER_LEFT
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int poll(pollfd* watched, unsigned long count, int timeout) noexcept
+
+
 # SO_LINGER with no time: closing sends a reset.
 cdef bytes NO_LINGER = struct.pack("ii", 1, 0)
 
@@ -32,7 +50,8 @@ def monotonic():
 
 @cython.final
 cdef class Ticker:
-    """Looks at every connection's deadline each `interval` seconds."""
+    """Looks each `interval` seconds at every connection's deadline, and at those that
+    are not read, so that a peer that left is noticed."""
 
     def __init__(self, double interval=0.25):
         self.connections = set()
@@ -61,6 +80,8 @@ cdef class Ticker:
             if connection.deadline and connection.deadline <= time:
                 connection.deadline = 0
                 connection.expired()
+            elif connection.reading_paused and not connection.closed:
+                connection.unheard()
 
 
 @cython.final
@@ -130,6 +151,18 @@ cdef class Connection(Source):
         """The deadline is over."""
         self.abort()
         return 0
+
+    cdef int unheard(self) except -1:
+        """Called now and then while this end is not read: the loop tells no end then."""
+        return 0
+
+    cdef bint peer_left(self) except -1:
+        """Whether the peer has ended its side, bytes before it still unread or not."""
+        cdef pollfd watched
+        watched.fd = self.transport.get_extra_info("socket").fileno()
+        watched.events = PEER_LEFT
+        watched.revents = 0
+        return poll(&watched, 1, 0) > 0
 
     cdef int forward(self, bytes data) except -1:
         """Sends bytes that came from the other end."""

@@ -188,6 +188,12 @@ cdef class Downstream(Connection):
             self._body_failed(BodyTimeout())
         return 0
 
+    cdef int unheard(self) except -1:
+        # Its request may wait for long, and a worker be busy with it.
+        if self.peer_left():
+            self.abort()
+        return 0
+
     cdef int _not_read(self) except -1:
         """Gives up a client that takes nothing of what was written."""
         cdef Py_ssize_t unsent = self.transport.get_write_buffer_size()
