@@ -116,14 +116,19 @@ class Running:
             f"{count} requests are at workers",
         )
 
-    def at_rest(self) -> None:
-        """Returns once nothing is left of any request: no load, nothing held."""
-        self.until(lambda: not self._left(), f"nothing is left ({self._left()})")
+    def at_rest(self, *clients: RawClient) -> None:
+        """Returns once nothing is left of any request: no load, nothing held.
+
+        `clients`: connections that are still open.
+        """
+        # The connection that asks is one more.
+        most = len(clients) + 1
+        self.until(lambda: not self._left(most), f"nothing left of {self._left(most)}")
 
     def _ready(self) -> int:
         return sum(worker["status"] == "ready" for worker in self.workers())
 
-    def _left(self) -> list[str]:
+    def _left(self, most: int) -> list[str]:
         samples = self.samples()
         left = [w["id"] for w in self.workers() if w["load"]]
         left += [
@@ -131,8 +136,7 @@ class Running:
             for name in ("requests_in_flight", "hold_waiting", "buffered_bytes")
             if samples[name]
         ]
-        # The connection that asks is one.
-        return left + ["client_connections"] * (samples["client_connections"] > 1)
+        return left + ["client_connections"] * (samples["client_connections"] > most)
 
     # --- its life ---------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ send and nothing more, so that a sloppy answer is a failure and not a pass.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import struct
@@ -78,6 +79,17 @@ class RawClient:
             if number and delay:
                 sleep(delay)
             self._socket.sendall(piece)
+
+    def fill(self) -> int:
+        """Sends zeros until nobody takes any more for a moment; how many."""
+        timeout = self._socket.gettimeout()
+        self._socket.settimeout(0.02)
+        sent = 0
+        with contextlib.suppress(TimeoutError):
+            while True:
+                sent += self._socket.send(bytes(1 << 16))
+        self._socket.settimeout(timeout)
+        return sent
 
     def half_close(self) -> None:
         """Says that nothing more will be sent; answers can still be read."""
