@@ -21,7 +21,7 @@ from aiohttp import web
 from router import __version__, policy
 from router._core import Index, Slots
 from router.admin import build_admin, build_metrics, is_admin_path
-from router.fleet import fetch
+from router.fleet import fetch, journal
 from router.fleet.change import Change
 from router.fleet.discovery import static
 from router.fleet.health import Health
@@ -124,6 +124,7 @@ class Router:
             unlisted_wildcard=settings.unlisted_workers == "wildcard",
             scheduler=loop.call_later,
         )
+        registry.subscribe(journal.write)
 
         def load_of(worker: Worker) -> int:
             return index.slots.load_of(worker.slot)

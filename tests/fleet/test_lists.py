@@ -11,6 +11,7 @@ import pytest
 from router.fleet.fetch import MOST_BYTES, Answer, Failure
 from router.fleet.models import UnreadableList, parse
 from router.fleet.reads import MOST_READS
+from router.fleet.record import EMPTY_LIST
 from router.fleet.worker import ModelCard, Status
 from tests.fleet.fleets import listed, routed
 from tests.fleet.probing import probing, until
@@ -115,6 +116,19 @@ async def test_a_server_without_a_list_serves_what_was_given() -> None:
         await until(lambda: worker.asked[LIST] >= 1)
         await fleet.ready(worker)
         assert routed(fleet.registry, "a") == {worker.url}
+
+
+async def test_a_server_without_a_list_is_an_unlisted_worker() -> None:
+    worker = MiniWorker()
+    worker.models = 404
+    async with worker, probing(unlisted_wildcard=True) as fleet:
+        fleet.register(worker)
+        await fleet.ready(worker)
+        assert routed(fleet.registry, "anything") == {worker.url}
+    async with worker, probing() as fleet:
+        fleet.register(worker)
+        await until(lambda: fleet.error(worker) == EMPTY_LIST)
+        assert fleet.status(worker) is Status.PENDING
 
 
 async def test_a_list_that_fails_after_it_was_read_changes_nothing() -> None:

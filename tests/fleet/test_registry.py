@@ -6,12 +6,12 @@ import pytest
 
 from router.errors import WorkerNotFound
 from router.fleet.change import Change
+from router.fleet.registry import Registry
+from router.fleet.snapshot import owner
 from router.fleet.worker import (
     Circuit,
-    Patch,
     Registration,
     Status,
-    Worker,
     to_json,
 )
 from tests.fleet.fleets import (
@@ -167,32 +167,49 @@ def test_a_removal_lets_go_of_the_model_of_the_worker_that_was_removed() -> None
     assert registry.snapshot.knows("b")
 
 
-def test_policy_state_lives_exactly_as_long_as_a_worker_of_the_model() -> None:
-    """The rotation goes on while one is there, and starts anew after the last."""
+def turn(registry: Registry, model: str = "a") -> str:
+    """URL of the worker whose turn it is; nothing stays counted."""
+    pool = registry.snapshot.pool(model)
+    assert pool is not None
+    slot = pool.round_robin()
+    assert slot is not None
+    registry.slots.release(slot)
+    return owner(slot).url
 
-    def turn() -> str:
-        pool = registry.snapshot.pool("a")
-        assert pool is not None
-        slot = pool.round_robin()
-        assert slot is not None
-        registry.slots.release(slot)
-        owner = slot.owner
-        assert isinstance(owner, Worker)
-        return owner.url
 
+def test_policy_state_goes_on_while_there_is_a_worker_of_the_model() -> None:
     registry = make_registry()
     for number in (1, 2, 3):
         join(registry, number, "a")
-    first = [turn(), turn()]
-    assert len(set(first)) == 2
-    join(registry, 4, "b")
-    third = turn()
-    assert third not in first, "another model's change disturbs no rotation"
-    registry.patch(url(1), Patch(labels={"x": "y"}))
-    assert turn() == first[0]
-    for number in (1, 2, 3):
-        registry.remove(url(number))
+    first = [turn(registry), turn(registry)]
+    registry.register(Registration(url(4), models=("a",)))
+    third = turn(registry)
+    assert len({*first, third}) == 3, "the pool was made anew, the rotation was not"
+    join(registry, 5, "b")
+    assert turn(registry) == first[0], "another model's change disturbs nothing"
+
+
+def test_policy_state_ends_with_the_last_worker_of_the_model() -> None:
+    registry = make_registry()
+    for number in (1, 2):
+        join(registry, number, "a")
+    first = turn(registry)
+    registry.remove(url(1))
+    registry.remove(url(2))
     assert not registry.snapshot.knows("a")
+    for number in (2, 1):
+        join(registry, number, "a")
+    assert turn(registry) == first
+
+
+def test_groups_of_like_workers_are_given_back() -> None:
+    """However often a worker's models change, there are no more than there are kinds
+    of workers now."""
+    registry = make_registry()
+    worker = join(registry, 1, "a")
+    for number in range(100):
+        registry.sync_models(worker.slot, cards("a", f"a/adapter-{number}"))
+    assert registry.slots.group_of(worker.slot) < 4
 
 
 @pytest.mark.parametrize("gone", ["removed", "replaced"])

@@ -24,6 +24,9 @@ from router.fleet.worker import (
     Worker,
 )
 
+#: Why a healthy worker whose list was read is not ready.
+EMPTY_LIST = "model list: it names no model"
+
 
 @dataclass(slots=True, eq=False)
 class Record:
@@ -122,8 +125,15 @@ class Record:
             labels=self.registration.labels,
             priority=self.registration.priority,
             ready_at=now if became_ready else self.worker.ready_at,
-            last_error=self.probe_error or self.list_error,
+            last_error=self._error(status),
         )
+
+    def _error(self, status: Status) -> str | None:
+        """What keeps it from being ready, or went wrong last."""
+        error = self.probe_error or self.list_error
+        if error is None and status is Status.PENDING and self.list_fresh:
+            return EMPTY_LIST
+        return error
 
     def _status(self, served: Served) -> Status:
         if self.draining:

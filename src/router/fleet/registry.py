@@ -338,9 +338,8 @@ class Registry:
         return record
 
     def _take_out(self, record: Record) -> None:
-        """Out of every table and index at once; its slot is retired when published."""
+        """Out of every table and set; its slot is retired when that is published."""
         slot = record.slot
-        self._slots.set_available(slot, False)
         self._directory.discard(record)
         self._draining.pop(record, None)
         self._touched.pop(record, None)
@@ -385,5 +384,3 @@ class Registry:
             record.kind = kind
         if record.available != was_available:
             self._urgent = True
-        if not record.available:
-            self._slots.set_available(record.slot, False)
