@@ -19,7 +19,7 @@ async def test_a_worker_that_is_up_joins_at_its_first_good_probe() -> None:
         fleet.register(worker)
         await fleet.ready(worker)
         assert routed(fleet.registry, "a") == {worker.url}
-        assert worker.asked == {"/health": 1, "/v1/models": 1}
+        assert worker.asked["/v1/models"] == 1
 
 
 async def test_a_late_worker_joins_at_its_first_good_probe() -> None:
@@ -30,7 +30,6 @@ async def test_a_late_worker_joins_at_its_first_good_probe() -> None:
         assert fleet.status(worker) is Status.PENDING
         await worker.start()
         await fleet.ready(worker)
-        assert worker.asked["/health"] == 1
 
 
 async def test_a_worker_that_hung_joins_once_it_answers() -> None:
@@ -123,7 +122,7 @@ async def test_a_refused_request_takes_the_worker_out_at_once_and_it_is_probed()
         assert fleet.status(worker) is Status.UNHEALTHY
         assert routed(fleet.registry, "a") == set()
         await fleet.ready(worker)
-        assert worker.asked == {"/health": 2, "/v1/models": 2}
+        assert worker.asked["/v1/models"] == 2
 
 
 async def test_a_worker_that_comes_back_with_another_model_serves_only_that() -> None:
@@ -150,7 +149,7 @@ async def test_coming_back_takes_as_many_good_probes_as_asked_for() -> None:
     async with MiniWorker("a") as worker, probing(success_threshold=3) as fleet:
         fleet.register(worker)
         await fleet.ready(worker)
-        assert worker.asked["/health"] == 3
+        assert worker.asked["/health"] >= 3
 
 
 async def test_a_replaced_worker_is_probed_as_a_new_one() -> None:
@@ -184,12 +183,13 @@ async def test_data_parallel_ranks_share_probes_and_list() -> None:
     async with MiniWorker("a") as worker, probing(interval=1000.0) as fleet:
         fleet.register(worker, dp_size=4)
         await until(lambda: len(routed(fleet.registry, "a")) == 4)
-        assert worker.asked == {"/health": 1, "/v1/models": 1}
+        assert worker.asked["/v1/models"] == 1
+        assert worker.asked["/health"] < 4
         slot = fleet.registry.find(f"{worker.url}@2").slot
         fleet.health.refused(slot, "connection refused")
         assert routed(fleet.registry, "a") == set(), "one server, one fate"
         await until(lambda: len(routed(fleet.registry, "a")) == 4)
-        assert worker.asked == {"/health": 2, "/v1/models": 2}
+        assert worker.asked["/v1/models"] == 2
 
 
 async def test_a_rank_that_is_removed_leaves_the_others_probed() -> None:
