@@ -32,6 +32,7 @@ from router._policies cimport (
 )
 
 import os
+from operator import index
 
 import numpy as np
 
@@ -358,7 +359,7 @@ cdef class Index:
     def publish(self, current, moved, groups):
         """Move slots to groups and make `current` current, in one step."""
         cdef list slots = list(moved)
-        cdef list targets = [self.slots._group(number) for number in groups]
+        cdef list targets = [self.slots._group(index(number)) for number in groups]
         cdef Py_ssize_t i
         if len(slots) != len(targets):
             raise ValueError("moved and groups must be of one length")

@@ -54,12 +54,11 @@ cdef class Pool:
     cdef int _take_groups(self, groups) except -1:
         cdef _Group group
         cdef int32_t i = 0
-        numbers = [int(number) for number in groups]
-        if len(set(numbers)) != len(numbers):
+        self.groups = [self.slots._group(index(number)) for number in groups]
+        if len(set(self.groups)) != len(self.groups):
             raise ValueError("a group is named twice")
-        self.groups = [self.slots._group(number) for number in numbers]
         self.groups.sort(key=_by_tier)
-        self.choice.parts = <Part *> calloc(len(numbers) + 1, sizeof(Part))
+        self.choice.parts = <Part *> calloc(len(self.groups) + 1, sizeof(Part))
         if self.choice.parts == NULL:
             raise MemoryError
         for group in self.groups:

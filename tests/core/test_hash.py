@@ -239,6 +239,7 @@ def test_a_hot_key_overflows_to_the_next_in_its_own_order() -> None:
     [
         (4, 0, 1.25, 4.0, True),  # mean 0.4: 3.6 above it
         (5, 0, 1.25, 4.0, False),  # mean 0.5: 4.5 above it
+        (5, 0, 1.25, 4.5, False),  # so many above it is enough
         (24, 20, 1.25, 0.0, True),  # mean 20.4, 1.25 times is 25.5
         (26, 20, 1.25, 0.0, False),
         (26, 20, 1.25, 6.0, True),  # over one bound, not over the other
@@ -254,6 +255,18 @@ def test_a_key_leaves_its_worker_only_above_both_bounds(
     for slot in members.values():
         load(slots, slot, on_first if slot is first else on_each_other)
     assert (pool.consistent_hash(5, factor, absolute) is first) == stays
+
+
+def test_the_load_of_one_that_is_away_is_no_part_of_the_mean() -> None:
+    slots, _, pool = fleet(range(10))
+    first, second, *_, away = own_order(slots, pool, 77)
+    load(slots, away, 100)
+    load(slots, first, 6)
+    assert pool.consistent_hash(77, 1.25, 4.0) is first
+    slots.set_available(away, False)
+    assert pool.consistent_hash(77, 1.25, 4.0) is second
+    slots.set_available(away, True)
+    assert pool.consistent_hash(77, 1.25, 4.0) is first
 
 
 def test_the_bound_grows_with_the_weight() -> None:

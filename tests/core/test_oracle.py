@@ -240,5 +240,5 @@ class CoreBesideOracle(RuleBasedStateMachine):
 
 TestCoreBesideOracle = CoreBesideOracle.TestCase
 TestCoreBesideOracle.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None
+    max_examples=100, stateful_step_count=40, deadline=None
 )

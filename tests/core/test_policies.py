@@ -153,6 +153,22 @@ def test_ties_are_broken_uniformly_wherever_the_tied_stand(groups: int) -> None:
     assert -3 < chi_square(list(counts.values())) < 3
 
 
+def test_the_next_loaded_tie_once_the_least_loaded_is_gone() -> None:
+    slots = Slots(seed=1)
+    members = join(slots, slots.add_group(1.0, 0, 0, 0), 4)
+    for _ in range(3):
+        pool_of(slots, members[1:]).least_load()
+    slots.set_available(members[0], False)
+    pool = pool_of(slots, members)
+    given = set()
+    for _ in range(60):
+        slot = pool.least_load()
+        assert slot is not None
+        given.add(slot)
+        slots.release(slot)
+    assert given == set(members[1:])
+
+
 def test_simultaneous_picks_spread_over_all() -> None:
     """64 requests at once on 16 workers: 4 each, since each is counted as picked."""
     slots = Slots(seed=1)
