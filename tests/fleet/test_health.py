@@ -99,7 +99,7 @@ async def test_a_ready_worker_that_refuses_its_check_is_out_at_once() -> None:
 
 async def test_a_ready_worker_that_fails_its_checks_is_out_at_the_threshold() -> None:
     worker = MiniWorker("a")
-    async with worker, probing(interval=0.2, failure_threshold=3) as fleet:
+    async with worker, probing(interval=0.2, failure_threshold=6) as fleet:
         fleet.register(worker)
         await fleet.ready(worker)
         worker.health = 500
