@@ -25,14 +25,17 @@ extensions = [
     for path in sorted(Path("src").rglob("*.pyx"))
 ]
 
+JOBS = os.cpu_count() or 1
+
 setup(
+    options={"build_ext": {"parallel": JOBS}},
     ext_modules=cythonize(
         extensions,
         # A changed directive alone would not be noticed, and the old binary stay.
         force=True,
         build_dir="build/cython",
         include_path=["src"],
-        nthreads=2,
+        nthreads=JOBS,
         compiler_directives={
             "language_level": 3,
             "binding": True,
@@ -45,5 +48,5 @@ setup(
             "initializedcheck": CHECKED,
             "nonecheck": CHECKED,
         },
-    )
+    ),
 )
