@@ -62,6 +62,9 @@ class Slots:
     def available(self) -> NDArray[np.uint64]:
         """Bit words over the slot numbers, uint64[capacity / 64]; a copy."""
 
+    def at(self, number: int) -> Slot | None:
+        """The slot that lives at this number; None: the number is free."""
+
     def load_of(self, slot: Slot) -> int:
         """Requests in flight on the slot."""
 

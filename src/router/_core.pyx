@@ -167,6 +167,10 @@ cdef class Slots:
         """Bit words over the slot numbers, uint64[capacity / 64]; a copy."""
         return self.arrays["available"].copy()
 
+    def at(self, int32_t number):
+        """The slot that lives at this number, or None."""
+        return self.living[number] if 0 <= number < len(self.living) else None
+
     def load_of(self, Slot slot not None):
         """Requests in flight on the slot."""
         self._check(slot)

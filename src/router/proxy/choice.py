@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from router._core import Index, Pool, Slot
+from router._core import Index, Pool, Slot, Slots
 from router.errors import (
     BadRequest,
     ModelNotFound,
@@ -77,7 +77,7 @@ class Chooser:
                 return None
             provider = number
         if wish.rank is not None:
-            tried += _other_ranks(snapshot, pool, wish.rank)
+            tried += _other_ranks(self._index.slots, pool, wish.rank)
         return self._policy(pool, wish.session, tried, provider)
 
     def release(self, slot: Slot) -> None:
@@ -120,28 +120,20 @@ def _pool(snapshot: Snapshot, wish: Wish) -> Pool | None:
     return pool
 
 
-def _other_ranks(snapshot: Snapshot, pool: Pool, rank: str) -> Tried:
+def _other_ranks(slots: Slots, pool: Pool, rank: str) -> Tried:
     """Slots that are logical workers of another rank than the one the client wants.
 
     A worker without ranks of its own is none of them: it gets the wish as it is.
     """
     wanted = int(rank) if _RANK.fullmatch(rank) else -1
-    members = set(pool.numbers().tolist())
-    others = []
-    matches = 0
-    for slot in snapshot.slots:
-        if slot.number in members:
-            worker: Worker = slot.owner
-            if worker.dp_rank is None or worker.dp_rank == wanted:
-                matches += 1
-            else:
-                others.append(slot)
-    if not matches and others:
+    members = [slot for n in pool.numbers().tolist() if (slot := slots.at(n))]
+    others = tuple(slot for slot in members if slot.owner.dp_rank not in (None, wanted))
+    if others and len(others) == len(members):
         raise BadRequest(
             f"X-data-parallel-rank {rank} does not exist for this model.",
             param="X-data-parallel-rank",
         )
-    return tuple(others)
+    return others
 
 
 def _nobody(wish: Wish) -> RouterError:
