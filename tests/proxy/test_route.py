@@ -162,8 +162,36 @@ def test_an_alias_is_replaced_where_it_stands_and_nothing_else_changes() -> None
     body = (
         b'{ "model" :"alias" ,  "x":1.50, "x":2, "t":"\\u00e9 \\"model\\":\\"alias\\""}'
     )
-    wish = wish_of(body, JSON)
-    assert wish.model_at is not None
-    changed = renamed(body, wish.model_at, 'org/"real"')
+    asked = request(body, JSON)
+    target, changed = renamed(asked, read_wish(asked, ()), 'org/"real"')
+    assert target is None
     assert changed == body.replace(b'"alias"', b'"org/\\"real\\""', 1)
     assert json.loads(changed)["model"] == 'org/"real"'
+
+
+def test_an_alias_in_a_form_is_replaced_as_text() -> None:
+    body = form(("model", "first"), ("file", "alias"), ("model", "alias"), ("x", "y"))
+    asked = request(body, FORM)
+    wish = read_wish(asked, ())
+    assert wish.model == "alias"
+    target, changed = renamed(asked, wish, "org/réal")
+    assert target is None
+    assert changed == form(
+        ("model", "first"), ("file", "alias"), ("model", "org/réal"), ("x", "y")
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("/x?model=alias", b"/x?model=org%2Fm"),
+        ("/x?a=alias&model=al%69as&b=%20+", b"/x?a=alias&model=org%2Fm&b=%20+"),
+        ("/x?model=other&%6dodel=alias&&", b"/x?model=other&%6dodel=org%2Fm&&"),
+        ("/x?model=alias&model=", b"/x?model=org%2Fm&model="),
+    ],
+)
+def test_an_alias_in_the_query_is_replaced_there(target: str, expected: bytes) -> None:
+    asked = request(target=target)
+    wish = read_wish(asked, ())
+    assert wish.model == "alias"
+    assert renamed(asked, wish, "org/m") == (expected, b"")

@@ -29,6 +29,7 @@ class RequestHead(Head):
         self,
         lines: bytes,
         *,
+        target: bytes | None = None,
         length: int = -1,
         chunked: bool = False,
         drop: int = 0,

@@ -200,6 +200,7 @@ cdef class RequestHead(Head):
         self,
         bytes lines not None,
         *,
+        bytes target=None,
         long long length=-1,
         bint chunked=False,
         unsigned long long drop=0,
@@ -210,17 +211,22 @@ cdef class RequestHead(Head):
         """The head as it goes to a worker.
 
         `lines` are ready lines, each with its CRLF, the worker's Host among them.
-        `length` is the body's (-1: none is framed), `chunked` frames it in chunks,
+        `target` takes the place of the client's (None: as it came). `length` is the body's (-1: none is framed), `chunked` frames it in chunks,
         `drop` leaves out further fields (see CREDENTIAL_FIELDS). `forwarded_for` is a
         ready X-Forwarded-For line; what proxies before us said is put in front of it.
         X-Forwarded-Proto and X-Forwarded-Host are added where none of them did.
         """
         cdef const char* p = PyBytes_AS_STRING(self.raw)
         cdef bytes extra = lines + self._forwarded(forwarded_for)
+        cdef const char* path = p + self.target
+        cdef Py_ssize_t path_size = self.target_size
         cdef bytes host
         cdef bytes head
         cdef char* out
         cdef Py_ssize_t at
+        if target is not None:
+            path = PyBytes_AS_STRING(target)
+            path_size = PyBytes_GET_SIZE(target)
         if forwarded_for:
             drop |= bit(Kind.X_FORWARDED_FOR)
         if not self._passed_on(Kind.X_FORWARDED_PROTO):
@@ -232,13 +238,13 @@ cdef class RequestHead(Head):
         if upgrade is not None:
             extra += b"Connection: upgrade\r\nUpgrade: " + upgrade + b"\r\n"
         head = PyBytes_FromStringAndSize(
-            NULL, PyBytes_GET_SIZE(self.raw) + PyBytes_GET_SIZE(extra) + 64
+            NULL, PyBytes_GET_SIZE(self.raw) + path_size + PyBytes_GET_SIZE(extra) + 64
         )
         out = PyBytes_AS_STRING(head)
         memcpy(out, p, self.method_size + 1)
         at = self.method_size + 1
-        memcpy(out + at, p + self.target, self.target_size)
-        at += self.target_size
+        memcpy(out + at, path, path_size)
+        at += path_size
         memcpy(out + at, b" HTTP/1.1\r\n", 11)
         at += 11
         memcpy(out + at, PyBytes_AS_STRING(extra), PyBytes_GET_SIZE(extra))

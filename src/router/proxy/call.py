@@ -46,11 +46,16 @@ class Call:
 
 
 def forwarded_head(
-    request: Request, body: bytes | None, lines: bytes, drop: int = 0
+    request: Request,
+    body: bytes | None,
+    lines: bytes,
+    drop: int = 0,
+    target: bytes | None = None,
 ) -> bytes:
     """The request's head as it goes on, with `lines` in it and `drop` left out.
 
     `body` is what is sent with it; None: it streams, framed as the client did.
+    `target`: instead of the client's.
     """
     head = request.head
     if body is None:
@@ -59,6 +64,7 @@ def forwarded_head(
         length, chunked = (len(body) if request.has_body else -1), False
     return head.render(
         lines,
+        target=target,
         length=length,
         chunked=chunked,
         drop=drop,

@@ -178,14 +178,18 @@ class Exchange:
     async def _send(self, call: Call, upstream: Upstream, worker: Worker) -> Upstream:
         """Sends the request over a connection and awaits the answer's head."""
         request = call.request
-        body = request.body
+        body, target = request.body, None
         wish = call.wish
-        if body and worker.renames and wish.model_at is not None:
+        if worker.renames:
             name = worker.renames.get(wish.model or "")
             if name is not None:
-                body = renamed(body, wish.model_at, name)
+                target, body = renamed(request, wish, name)
         head = forwarded_head(
-            request, body, self._lines(call, worker), self._dropped(wish, worker)
+            request,
+            body,
+            self._lines(call, worker),
+            self._dropped(wish, worker),
+            target,
         )
         try:
             upstream.send(request, head, body, deadline=call.deadline)

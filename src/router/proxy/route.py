@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from urllib.parse import parse_qs
+from enum import Enum, auto
+from urllib.parse import quote, unquote_plus
 
 from router.errors import BadRequest, InvalidJSON
 from router.http1.fields import Kind
@@ -35,16 +36,33 @@ _MODEL_AND_SESSION = (
 SMALL_BODY = 65_536
 
 
+class Where(Enum):
+    """Where the model is named."""
+
+    JSON = auto()
+    FORM = auto()
+    QUERY = auto()
+
+
 class Wish:
     """What a request asks of the fleet."""
 
-    __slots__ = ("has_body", "model", "model_at", "provider", "rank", "session")
+    __slots__ = (
+        "has_body",
+        "model",
+        "model_at",
+        "model_in",
+        "provider",
+        "rank",
+        "session",
+    )
 
     def __init__(self) -> None:
         #: The model's name; None: the request names none.
         self.model: str | None = None
-        #: Where the name's value stands in the body, quotes included, if it does.
+        #: Where the name's value stands, quotes included, in the body or the query.
         self.model_at: tuple[int, int] | None = None
+        self.model_in = Where.JSON
         #: What stays with one worker; None: nothing.
         self.session: bytes | None = None
         #: Only workers of this provider; None: any.
@@ -93,19 +111,20 @@ def read_wish(request: Request, session_headers: tuple[bytes, ...]) -> Wish:
         wish.rank = rank.decode("latin-1")
     if session_headers:
         wish.session = head.first(session_headers)
-    if not body:
-        wish.has_body = body is None
-        wish.model = _model_of_query(head.query)
-        return wish
-    kind = _content_type(head)
-    if _claims_json(kind):
+    wish.has_body = body is None or len(body) > 0
+    kind = _content_type(head) if body else b""
+    if body and _claims_json(kind):
         _read_json(wish, body, sessions=bool(session_headers))
-    elif kind.startswith(b"multipart/form-data"):
-        wish.model = _model_of_form(head, body)
-    elif body[:1] == b"{":
+        return wish
+    if body and kind.startswith(b"multipart/form-data"):
+        _read_form(wish, head, body)
+        return wish
+    if body and body[:1] == b"{":
         # It does not claim to be JSON; if it is, the better for the client.
         with contextlib.suppress(InvalidJSON):
             _read_json(wish, body, sessions=bool(session_headers))
+    if wish.model is None and head.query:
+        _read_query(wish, head.query)
     return wish
 
 
@@ -155,22 +174,27 @@ def _text(body: bytes, at: tuple[int, int]) -> str | None:
         raise InvalidJSON(f"A string of the body is malformed: {error}.") from None
 
 
-def _model_of_form(head: RequestHead, body: bytes) -> str | None:
-    """The form field `model` (RFC 7578); its value is text as it stands."""
+def _read_form(wish: Wish, head: RequestHead, body: bytes) -> None:
+    """The form field `model` (RFC 7578): its value is text as it stands.
+
+    The last one counts, as it does for servers.
+    """
     boundary = _boundary(head.value(_CONTENT_TYPE) or b"")
     if boundary is None:
-        return None
+        return
     delimiter = b"--" + boundary
     at = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter)
     while at >= 0:
         start = body.find(b"\r\n\r\n", at)
         stop = body.find(b"\r\n" + delimiter, start + 2)
         if start < 0 or stop < 0:
-            return None
+            return
         if _field_name(body[at:start]) == b"model":
-            return body[start + 4 : stop].decode("utf-8", "replace").strip() or None
+            model = body[start + 4 : stop].decode("utf-8", "replace").strip()
+            wish.model = model or None
+            wish.model_at = (start + 4, stop)
+            wish.model_in = Where.FORM
         at = stop
-    return None
 
 
 def _boundary(kind: bytes) -> bytes | None:
@@ -193,12 +217,34 @@ def _field_name(part_head: bytes) -> bytes | None:
     return None
 
 
-def _model_of_query(query: bytes | None) -> str | None:
-    if not query or b"model=" not in query:
-        return None
-    return parse_qs(query.decode("latin-1")).get("model", [None])[0]
+def _read_query(wish: Wish, query: bytes) -> None:
+    """The last `model` of the query that has a value."""
+    at = 0
+    for part in query.split(b"&"):
+        name, _, value = part.partition(b"=")
+        stop = at + len(part)
+        if value and unquote_plus(name.decode("latin-1")) == "model":
+            wish.model = unquote_plus(value.decode("latin-1"))
+            wish.model_at = (stop - len(value), stop)
+            wish.model_in = Where.QUERY
+        at = stop + 1
 
 
-def renamed(body: bytes, place: tuple[int, int], name: str) -> bytes:
-    """The body with the value at `place` replaced by `name`, and all else as it was."""
-    return b"".join((body[: place[0]], json.dumps(name).encode(), body[place[1] :]))
+def renamed(
+    request: Request, wish: Wish, name: str
+) -> tuple[bytes | None, bytes | None]:
+    """Target and body with `name` where the model stands, and all else as it was.
+
+    Target None: it is as it came.
+    """
+    body = request.body
+    if wish.model_at is None:
+        return None, body
+    start, stop = wish.model_at
+    if wish.model_in is Where.QUERY:
+        query = request.head.query or b""
+        parts = (request.head.path, b"?", query[:start], quote(name, "").encode())
+        return b"".join((*parts, query[stop:])), body
+    assert body is not None
+    value = json.dumps(name) if wish.model_in is Where.JSON else name
+    return None, b"".join((body[:start], value.encode(), body[stop:]))
