@@ -153,7 +153,7 @@ cdef class Connection(Source):
         return 0
 
     cdef int unheard(self) except -1:
-        """Called now and then while this end is not read: the loop tells no end then."""
+        """Called now and then while this is not read: the loop tells no end then."""
         return 0
 
     cdef bint peer_left(self) except -1:

@@ -211,9 +211,10 @@ cdef class RequestHead(Head):
         """The head as it goes to a worker.
 
         `lines` are ready lines, each with its CRLF, the worker's Host among them.
-        `target` takes the place of the client's (None: as it came). `length` is the body's (-1: none is framed), `chunked` frames it in chunks,
-        `drop` leaves out further fields (see CREDENTIAL_FIELDS). `forwarded_for` is a
-        ready X-Forwarded-For line; what proxies before us said is put in front of it.
+        `target` takes the place of the client's (None: as it came). `length` is the
+        body's (-1: none is framed), `chunked` frames it in chunks, `drop` leaves out
+        further fields (see CREDENTIAL_FIELDS). `forwarded_for` is a ready
+        X-Forwarded-For line; what proxies before us said is put in front of it.
         X-Forwarded-Proto and X-Forwarded-Host are added where none of them did.
         """
         cdef const char* p = PyBytes_AS_STRING(self.raw)
