@@ -45,6 +45,8 @@ _log = logging.getLogger("router.app")
 
 #: The policies that ask for a session; the others do not look for one.
 _WITH_SESSIONS = frozenset(("consistent_hash",))
+#: Bytes: the admin application takes every head that the router takes, and its lines.
+_ADMIN_HEAD = 1 << 17
 #: Objects made until the collector looks: requests leave no cycles behind, and a look
 #: at the oldest generation of a fleet of 10,000 takes 100 ms.
 _GC_THRESHOLDS = (50_000, 20, 100)
@@ -183,7 +185,14 @@ class Router:
             dp_size=settings.intra_node_data_parallel_size,
             draining=self._draining,
         )
-        runner = web.AppRunner(admin, access_log=None, handler_cancellation=True)
+        runner = web.AppRunner(
+            admin,
+            access_log=None,
+            handler_cancellation=True,
+            max_line_size=_ADMIN_HEAD,
+            max_field_size=_ADMIN_HEAD,
+            max_headers=512,
+        )
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         assert runner.server is not None

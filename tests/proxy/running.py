@@ -200,7 +200,8 @@ def running(*workers: RawWorker, flags: tuple[str, ...] = ()) -> Iterator[Runnin
     try:
         router.start()
         try:
-            router.ready(len(workers))
+            if workers:
+                router.ready(len(workers))
             yield router
         finally:
             router.stop()
