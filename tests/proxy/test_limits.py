@@ -70,20 +70,20 @@ def test_bodies_held_at_once_are_bounded_all_together() -> None:
     """What streams is not held; what is held is let go of with its request."""
     with (
         RawWorker(like_vllm("m", saying(ok()))) as worker,
-        running(worker, flags=("--max-buffered-bytes", "200000")) as router,
+        running(worker, flags=("--max-buffered-bytes", "2000000")) as router,
         router.client() as holding,
     ):
-        holding.send(head(JSON, 200_000), bytes(150_000))
+        holding.send(head(JSON, 2_000_000), bytes(1_500_000))
         router.until(
-            lambda: router.sample("buffered_bytes") == 150_000, "it is being held"
+            lambda: router.sample("buffered_bytes") == 1_500_000, "it is being held"
         )
-        answer = refused_beside(router, head(JSON, 100_000), bytes(100_000))
+        answer = refused_beside(router, head(JSON, 600_000), bytes(600_000))
         assert (answer.status, code_of(answer.body)) == (503, "overloaded")
         assert answer.header(b"retry-after") == b"1"
-        assert router.ask(head(AUDIO, 1_000_000), bytes(1_000_000)).status == 200
+        assert router.ask(head(AUDIO, 5_000_000), bytes(5_000_000)).status == 200
         holding.close()
         router.at_rest()
-        body = completion(text="x" * 150_000)
+        body = completion(text="x" * 1_500_000)
         assert router.ask(body).status == 200
 
 
