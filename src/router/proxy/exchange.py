@@ -24,7 +24,7 @@ from router.errors import (
 )
 from router.fleet.worker import Worker
 from router.http1.errors import BadAnswer, ClientGone, UpstreamLost, UpstreamTimeout
-from router.http1.head import AUTHORIZATION_FIELD, CREDENTIAL_FIELDS
+from router.http1.head import CREDENTIAL_FIELDS
 from router.http1.request import Request
 from router.http1.upstream import Upstream
 from router.proxy import answers
@@ -34,7 +34,7 @@ from router.proxy.choice import Chooser
 from router.proxy.lines import RequestIds, WorkerLines
 from router.proxy.meter import Meter
 from router.proxy.retry import Retries, RetryRules
-from router.proxy.route import Wish, read_wish, renamed, wants_body
+from router.proxy.route import read_wish, renamed, wants_body
 from router.proxy.upstream import ConnectFailed, Connections
 
 _log = logging.getLogger("router.proxy")
@@ -123,7 +123,9 @@ class Exchange:
                 if upstream.status in self._retry_rules.statuses:
                     other = await self._instead_of(call, slot, upstream)
                 if other is None:
-                    return await self._relay(call, upstream, slot)
+                    lines = self._answer_lines(call, upstream, slot)
+                    await self.pass_on(call, upstream, lines, self._idle_limit)
+                    return self._relayed(call, upstream)
             except (WorkerUnreachable, BadWorkerResponse) as failure:
                 if not self._goes_on(call, slot, failure):
                     raise
@@ -179,18 +181,11 @@ class Exchange:
         """Sends the request over a connection and awaits the answer's head."""
         request = call.request
         body, target = request.body, None
-        wish = call.wish
         if worker.renames:
-            name = worker.renames.get(wish.model or "")
+            name = worker.renames.get(call.wish.model or "")
             if name is not None:
-                target, body = renamed(request, wish, name)
-        head = forwarded_head(
-            request,
-            body,
-            self._lines(call, worker),
-            self._dropped(wish, worker),
-            target,
-        )
+                target, body = renamed(request, call.wish, name)
+        head = self._head(call, worker, body, target)
         try:
             upstream.send(request, head, body, deadline=call.deadline)
             if body is None:
@@ -209,23 +204,20 @@ class Exchange:
         self._meter.attempted(worker.id, upstream.status)
         return upstream
 
-    def _lines(self, call: Call, worker: Worker) -> bytes:
-        """What is added to the request's head."""
-        lines = (
-            self._worker_lines.of_request(worker)
-            + b"X-Request-Id: "
-            + call.id
-            + b"\r\n"
-        )
-        if call.wish.rank is not None and worker.dp_rank is None:
-            lines += b"X-data-parallel-rank: %b\r\n" % call.wish.rank.encode("latin-1")
-        return lines
-
-    def _dropped(self, wish: Wish, worker: Worker) -> int:
-        """Which of the client's credentials this worker must not see."""
+    def _head(
+        self, call: Call, worker: Worker, body: bytes | None, target: bytes | None
+    ) -> bytes:
+        """The request's head as this worker gets it."""
+        wish = call.wish
+        said = self._worker_lines.of(worker)
+        lines = said.request + b"X-Request-Id: " + call.id + b"\r\n"
+        if wish.rank is not None and worker.dp_rank is None:
+            lines += b"X-data-parallel-rank: %b\r\n" % wish.rank.encode("latin-1")
+        drop = said.drop
         if worker.provider is not None and worker.provider != wish.provider:
-            return CREDENTIAL_FIELDS
-        return AUTHORIZATION_FIELD if self._worker_lines.has_key(worker) else 0
+            # Somebody else's server, which the request did not name.
+            drop = CREDENTIAL_FIELDS
+        return forwarded_head(call.request, body, lines, drop, target)
 
     # --- another worker, or none ------------------------------------------------------
 
@@ -296,18 +288,19 @@ class Exchange:
 
     # --- the answer -------------------------------------------------------------------
 
-    async def _relay(self, call: Call, upstream: Upstream, slot: Slot) -> None:
-        """Passes a worker's answer on, to its end."""
+    def _answer_lines(self, call: Call, upstream: Upstream, slot: Slot) -> bytes:
+        """What is added to the answer's head."""
         worker: Worker = slot.owner
         if upstream.status == 404 and call.wish.model in worker.names:
             self._model_missing(slot)
-        lines = (
-            self._worker_lines.of_answer(worker) + b"X-Request-Id: " + call.id + b"\r\n"
-        )
-        await self.pass_on(call, upstream, lines, self._idle_limit)
-        if upstream.reusable:
-            self._connections.give_back(worker.base_url, upstream)
-        if upstream.failure is not None:
+        said = self._worker_lines.of(worker)
+        return said.answer + b"X-Request-Id: " + call.id + b"\r\n"
+
+    def _relayed(self, call: Call, upstream: Upstream) -> None:
+        """An answer was passed on to its end, or broke off."""
+        if upstream.reusable and call.worker is not None:
+            self._connections.give_back(call.worker.base_url, upstream)
+        elif upstream.failure is not None:
             silent = "silent" in upstream.failure
             self._meter.upstream_failed("idle_timeout" if silent else "cut")
             call.error = upstream.failure

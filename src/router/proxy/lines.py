@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from itertools import count
+from typing import NamedTuple
 
 from router.fleet.worker import Worker
-from router.http1.head import RequestHead
+from router.http1.head import AUTHORIZATION_FIELD, RequestHead
 
 
 class RequestIds:
@@ -37,6 +38,17 @@ class RequestIds:
 _MOST_KEPT = 32_768
 
 
+class Said(NamedTuple):
+    """What the heads say of one worker."""
+
+    #: Lines of a request: Host, the worker's key, its data-parallel rank.
+    request: bytes
+    #: Line of an answer: which worker it was, an opaque id.
+    answer: bytes
+    #: Fields of the client that give way to these lines.
+    drop: int
+
+
 class WorkerLines:
     """What is said to each worker, and of it, in every head.
 
@@ -45,24 +57,14 @@ class WorkerLines:
 
     def __init__(self, api_key: str | None) -> None:
         self._api_key = api_key
-        # By id: what the lines say of a worker is the same for its whole life.
-        self._kept: dict[str, tuple[bytes, bytes]] = {}
+        # By id: what is said of a worker is the same for its whole life.
+        self._kept: dict[str, Said] = {}
 
-    def of_request(self, worker: Worker) -> bytes:
-        """Host, the worker's key, its data-parallel rank."""
-        kept = self._kept.get(worker.id)
-        return (self._make(worker) if kept is None else kept)[0]
+    def of(self, worker: Worker) -> Said:
+        """What is said to and of this worker."""
+        return self._kept.get(worker.id) or self._make(worker)
 
-    def of_answer(self, worker: Worker) -> bytes:
-        """Which worker it was: an opaque id."""
-        kept = self._kept.get(worker.id)
-        return (self._make(worker) if kept is None else kept)[1]
-
-    def has_key(self, worker: Worker) -> bool:
-        """Whether the client's Authorization gives way to a key of the worker's."""
-        return bool(worker.api_key or self._api_key)
-
-    def _make(self, worker: Worker) -> tuple[bytes, bytes]:
+    def _make(self, worker: Worker) -> Said:
         lines = b"Host: %b\r\n" % worker.endpoint.authority.encode()
         key = worker.api_key or self._api_key
         if key:
@@ -71,6 +73,10 @@ class WorkerLines:
             lines += b"X-data-parallel-rank: %d\r\n" % worker.dp_rank
         if len(self._kept) >= _MOST_KEPT:
             self._kept.clear()
-        made = (lines, b"X-Router-Worker: %b\r\n" % worker.id.encode())
-        self._kept[worker.id] = made
-        return made
+        said = Said(
+            lines,
+            b"X-Router-Worker: %b\r\n" % worker.id.encode(),
+            AUTHORIZATION_FIELD if key else 0,
+        )
+        self._kept[worker.id] = said
+        return said

@@ -88,6 +88,8 @@ def _content_type(head: RequestHead) -> bytes:
 
 def _claims_json(kind: bytes) -> bool:
     """Whether the body should be one JSON value; a sequence of them is another type."""
+    if kind == b"application/json":
+        return True
     media_type = kind.partition(b";")[0].strip()
     return media_type == b"application/json" or media_type.endswith(b"+json")
 
