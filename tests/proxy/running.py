@@ -18,6 +18,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from time import monotonic, sleep
 from typing import Any
@@ -45,7 +46,8 @@ class Running:
         self._settings = settings.load(["--port", "0", *flags], {})
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="router")
-        self._stop: Callable[[], object] = lambda: None
+        self._inside: tuple[asyncio.AbstractEventLoop, Router, asyncio.Event] | None
+        self._inside = None
 
     # --- asking -----------------------------------------------------------------------
 
@@ -146,9 +148,17 @@ class Running:
         assert self._started.wait(PATIENCE), "the router did not start"
         assert self.port, f"the router did not start: {self.faults}"
 
+    def drain(self) -> Future[None]:
+        """Begins to drain it, as a first signal would."""
+        assert self._inside is not None
+        loop, router, _ = self._inside
+        return asyncio.run_coroutine_threadsafe(router.drain(), loop)
+
     def stop(self) -> None:
         """Ends it, as a second signal would, and whatever it had open."""
-        self._stop()
+        if self._inside is not None:
+            loop, _, stopping = self._inside
+            loop.call_soon_threadsafe(stopping.set)
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive(), "the router did not stop"
 
@@ -165,14 +175,15 @@ class Running:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, about: self.faults.append(str(about)))
         stopping = asyncio.Event()
-        self._stop = lambda: loop.call_soon_threadsafe(stopping.set)
         router = Router(self._settings)
+        self._inside = (loop, router, stopping)
         try:
             await router.start()
             self.port = router.port
             self._started.set()
             await stopping.wait()
         finally:
+            self._inside = None
             await router.stop()
 
 

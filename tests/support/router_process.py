@@ -107,6 +107,10 @@ class RouterProcess:
             raise RouterFailed(f"it left processes behind:\n{self.logs()}")
         return code
 
+    def poll(self) -> int | None:
+        """The exit code of one that ended by itself; None: it runs."""
+        return self._running().poll()
+
     def kill(self) -> None:
         """SIGKILL to all of it, if there is anything; keeps the logs."""
         if self._process is not None:
