@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -20,7 +21,7 @@ from typing import Any, Self, TypeVar
 
 import uvloop
 
-from router.http1.connection import Budget, Ticker
+from router.http1.connection import Budget, Connection, Ticker
 from router.http1.downstream import Downstream
 from router.http1.errors import (
     BodyOverBudget,
@@ -54,6 +55,8 @@ class Limits:
     gap: float = 20.0
     body: float = 1 << 30
     budget: float = 1 << 30
+    #: The kernel's buffer for what a client has not read (0: its own).
+    send: float = 0
 
 
 class Relay:
@@ -85,9 +88,14 @@ class Relay:
         self._loop.call_soon_threadsafe(lambda: answer.set_result(question()))
         return answer.result(10)
 
-    def connect(self) -> RawClient:
+    def connect(self, *, receive: int = 0, timeout: float = 10.0) -> RawClient:
         """A client; it is closed with the relay, if it was not before."""
-        return self._stack.enter_context(RawClient(self.port))
+        client = RawClient(self.port, receive=receive, timeout=timeout)
+        return self._stack.enter_context(client)
+
+    def connections(self) -> set[Connection]:
+        """All that are open, to be looked at inside the loop."""
+        return self._ticker.connections
 
     def clients(self) -> list[Downstream]:
         return self.ask(
@@ -149,8 +157,12 @@ class Relay:
         self._stop = asyncio.Event()
         self._ticker = Ticker(0.02)
         self._ticker.start()
-        server = await self._loop.create_server(self._accept, "127.0.0.1", 0)
-        self.port = server.sockets[0].getsockname()[1]
+        listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        if self.limits.send:
+            size = int(self.limits.send)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+        server = await self._loop.create_server(self._accept, sock=listener)
+        self.port = listener.getsockname()[1]
         self._started.set()
         await self._stop.wait()
         server.close()

@@ -52,9 +52,21 @@ class RawClient:
     """One connection. Every read waits at most `timeout` seconds."""
 
     def __init__(
-        self, port: int, *, host: str = "127.0.0.1", timeout: float = 10.0
+        self,
+        port: int,
+        *,
+        host: str = "127.0.0.1",
+        timeout: float = 10.0,
+        receive: int = 0,
     ) -> None:
-        self._socket = socket.create_connection((host, port), timeout)
+        """receive: size of the kernel's buffer for what was not read (0: its own)."""
+        self._socket = socket.socket(
+            socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM
+        )
+        self._socket.settimeout(timeout)
+        if receive:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
+        self._socket.connect((host, port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
         self._ended = False

@@ -60,6 +60,21 @@ class RawConnection:
             self.ended = self.ended or "eof"
         return data
 
+    def drop(self, count: int) -> int:
+        """Reads the next `count` bytes, keeps only their number, and tells it.
+
+        Less than `count` came if the peer ended before.
+        """
+        before = self.received[: self._taken]
+        self.received = self.received[self._taken :]
+        dropped = 0
+        while dropped < count and (self.received or self.read_some()):
+            size = min(len(self.received), count - dropped)
+            self.received = self.received[size:]
+            dropped += size
+        self.received = before + self.received
+        return dropped
+
     def read_until(self, mark: bytes) -> bytes:
         """The bytes up to and with `mark`; less if the peer ended before."""
         while (at := self.received.find(mark, self._taken)) < 0:

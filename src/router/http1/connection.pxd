@@ -36,6 +36,7 @@ cdef class Connection(Source):
     cdef int unheard(self) except -1
     cdef bint peer_left(self) except -1
     cdef int forward(self, bytes data) except -1
+    cdef Py_ssize_t unsent(self) except -1
     cdef int reset(self) except -1
     cdef int close(self) except -1
     cdef int pause_reading(self) except -1

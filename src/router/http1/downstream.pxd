@@ -24,7 +24,7 @@ cdef class Downstream(Connection):
     cdef Py_ssize_t seen
     cdef bint head_began
     cdef bint line_skipped
-    cdef Py_ssize_t unsent
+    cdef Py_ssize_t untaken
     cdef double linger_until
     cdef Request request
     cdef readonly str peer

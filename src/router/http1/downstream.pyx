@@ -137,7 +137,7 @@ cdef class Downstream(Connection):
 
     def pause_writing(self):
         Connection.pause_writing(self)
-        self.unsent = self.transport.get_write_buffer_size()
+        self.untaken = self.unsent()
         self._watch()
 
     def resume_writing(self):
@@ -196,11 +196,11 @@ cdef class Downstream(Connection):
 
     cdef int _not_read(self) except -1:
         """Gives up a client that takes nothing of what was written."""
-        cdef Py_ssize_t unsent = self.transport.get_write_buffer_size()
-        if unsent == 0 or unsent == self.unsent:
+        cdef Py_ssize_t untaken = self.unsent()
+        if untaken == 0 or untaken == self.untaken:
             self.abort()
             return 0
-        self.unsent = unsent
+        self.untaken = untaken
         self.deadline = now() + self.write_timeout
         return 0
 
