@@ -170,7 +170,9 @@ class Schedule(Generic[Key]):
         vitals.settled = settled
         if settled:
             self._starting.pop(key, None)
-            share = self._random.uniform(0.5, 1)
+            # Over the whole interval, so that workers that came at once are not checked
+            # at once.
+            share = self._random.random()
             self._plan(self._checks, key, now + self._interval * share)
         else:
             vitals.pause = FIRST_PAUSE
