@@ -192,6 +192,7 @@ class Router:
             max_line_size=_ADMIN_HEAD,
             max_field_size=_ADMIN_HEAD,
             max_headers=512,
+            auto_decompress=False,
         )
         await runner.setup()
         stack.push_async_callback(runner.cleanup)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from aiohttp import hdrs
 
@@ -175,3 +177,18 @@ async def test_every_route_of_the_application_is_told_to_be_the_routers_own(
     assert len(paths) >= 14
     assert [path for path in paths if not is_admin_path(path.encode())] == []
     assert hdrs.METH_POST in {route.method for route in app.router.routes()}
+
+
+async def test_a_fault_of_ours_has_the_shape_of_errors_and_is_logged(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin.fleet.add("http://10.0.0.1:8000", "m")
+
+    def fails(number: object) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(admin.fleet, "slots", SimpleNamespace(load_of=fails))
+    status, body = await admin.ask("GET", "/workers")
+    assert status == 500
+    assert_error(body, "internal_error")
+    assert "ZeroDivisionError" in caplog.text

@@ -113,6 +113,34 @@ def test_a_large_head_reaches_it(fields: str) -> None:
         assert answer.status == 201
 
 
+@pytest.mark.parametrize("method", ["TRACE", "BREW"])
+def test_a_method_that_no_own_path_takes_is_refused_in_our_words(method: str) -> None:
+    request = f"{method} /workers HTTP/1.1\r\nHost: r\r\n\r\n".encode()
+    with running() as router:
+        answer = router.ask(request)
+        assert (answer.status, code_of(answer.body)) == (405, "method_not_allowed")
+
+
+def test_a_body_that_is_not_compressed_as_it_claims_is_not_looked_into() -> None:
+    body = b'{"url": "%b"}' % URL.encode()
+    with running() as router:
+        for sent, status in ((body, 201), (b"\x1f\x8b\x08", 400)):
+            answer = router.ask(
+                post("/workers", sent, fields="Content-Encoding: gzip\r\n")
+            )
+            assert answer.status == status
+            assert json.loads(answer.body)
+
+
+def test_own_paths_do_not_count_among_the_answers_of_workers() -> None:
+    with RawWorker(like_vllm("m", saying(ok()))) as worker, running(worker) as router:
+        for _ in range(3):
+            assert router.ask(own("/liveness")).status == 200
+        assert router.sample("first_byte_seconds_count") == 0
+        assert router.ask(completion()).status == 200
+        assert router.sample("first_byte_seconds_count") == 1
+
+
 def test_own_and_other_requests_in_one_pipeline_are_answered_in_order() -> None:
     with (
         RawWorker(like_vllm("m", saying(ok(b"worker")))) as worker,

@@ -53,6 +53,8 @@ def test_a_worker_that_refuses_is_out_though_there_is_no_other() -> None:
         answer = router.ask(completion())
         assert (answer.status, code_of(answer.body)) == (503, "no_available_workers")
         assert answer.header(b"retry-after") == b"1"
+        assert router.sample('upstream_errors_total{kind="refused"}') == 1
+        assert router.sample('retries_total{reason="connect"}') == 0
 
 
 def test_a_request_that_was_sent_and_lost_goes_to_one_other_worker_only() -> None:

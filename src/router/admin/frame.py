@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import logging
 import uuid
 
 import msgspec
@@ -26,6 +27,8 @@ from router.errors import (
     RouterError,
     Unauthorized,
 )
+
+_log = logging.getLogger("router.admin")
 
 PEER = "X-Router-Peer"
 REQUEST_ID = "X-Request-Id"
@@ -83,6 +86,10 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = _refusal(_of_aiohttp(error))
         if isinstance(error, web.HTTPMethodNotAllowed):
             response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+    except Exception:
+        # A fault of ours: it has the one shape, too, and it must be seen.
+        _log.exception("an admin request failed inside the router")
+        response = _refusal(RouterError("The router failed. Its log says why."))
     request_id = request.headers.get(REQUEST_ID) or f"req-{uuid.uuid4().hex}"
     response.headers[REQUEST_ID] = request_id
     return response

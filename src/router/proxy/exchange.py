@@ -118,6 +118,7 @@ class Exchange:
         slot = self._chooser.now(wish, ()) or await self._chooser.wait(wish)
         while True:
             other: Slot | None = None
+            why = "status"
             try:
                 upstream = await self._ask(call, slot)
                 if upstream.status in self._retry_rules.statuses:
@@ -132,9 +133,11 @@ class Exchange:
                 other = self._other(call)
                 if other is None and not self._may_wait(failure):
                     raise
+                why = "connect" if isinstance(failure, ConnectFailed) else "lost"
             finally:
                 self._chooser.release(slot)
             slot = other or await self._chooser.wait(wish)
+            self._meter.retried(why)
 
     # --- one attempt ------------------------------------------------------------------
 
@@ -245,19 +248,14 @@ class Exchange:
             other = self._other(call)
         if other is not None:
             upstream.abort()
-            self._meter.retried("status")
         return other
 
     def _goes_on(self, call: Call, slot: Slot, failure: RouterError) -> bool:
         """Whether a request goes on after an attempt without an answer."""
-        connect = isinstance(failure, ConnectFailed)
         # Of a body that streams, part is gone once there was a connection.
-        if call.request.body is None and not connect:
+        if call.request.body is None and not isinstance(failure, ConnectFailed):
             return False
-        if not self._retries(call, slot).after_failure(failure):
-            return False
-        self._meter.retried("connect" if connect else "lost")
-        return True
+        return self._retries(call, slot).after_failure(failure)
 
     def _may_wait(self, failure: RouterError) -> bool:
         """Whether a request that no other worker can take waits for one.
@@ -315,7 +313,9 @@ class Exchange:
             else:
                 upstream.relay(lines, idle_limit=idle_limit)
             call.status = upstream.status
-            self._meter.began(monotonic() - call.began)
+            if call.worker is not None:
+                # Probes of the router itself would hide how fast the workers are.
+                self._meter.began(monotonic() - call.began)
             await upstream.finished()
         except UpstreamLost:
             raise WorkerUnreachable("The worker's answer broke off.") from None

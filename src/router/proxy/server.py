@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from time import monotonic
 
-from router.errors import RouterError
+from router.errors import MethodNotAllowed, RouterError
 from router.http1.connection import Budget, Ticker
 from router.http1.downstream import Downstream
 from router.http1.errors import BadAnswer, ClientGone, UpstreamLost, UpstreamTimeout
@@ -28,6 +28,10 @@ from router.proxy.upstream import LocalConnections
 #: Seconds a client's connection is kept between requests: longer than the pools of
 #: clients keep theirs (Go 90, aiohttp 15, httpx 5), so that it is they who close.
 IDLE_SECONDS = 120.0
+#: What the admin application can be asked; its parser refuses words it does not know.
+_ADMIN_METHODS = frozenset(
+    (b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS")
+)
 #: Connections that may wait to be accepted; the system may allow fewer.
 BACKLOG = 2048
 #: Seconds in which a drained router still takes connections, so that a balancer that
@@ -77,6 +81,9 @@ class AdminDoor:
     async def _ask(self, call: Call) -> Upstream:
         """Sends the request; the connection, with its answer's head there."""
         request = call.request
+        method = request.head.method
+        if method not in _ADMIN_METHODS:
+            raise MethodNotAllowed(f"This path does not take {method.decode()}.")
         upstream = None
         if request.body is not None:
             upstream = self._connections.take("admin")
@@ -145,10 +152,10 @@ class Server:
         Waits `timeout` seconds at most; whether all were done by then.
         """
         self.draining = True
+        deadline = monotonic() + timeout
         await asyncio.sleep(min(DRAIN_GRACE_SECONDS, timeout))
         if self._server is not None:
             self._server.close()
-        deadline = monotonic() + timeout
         while clients := self.clients():
             for client in clients:
                 client.drain()

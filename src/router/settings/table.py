@@ -165,7 +165,9 @@ class Settings:
     )
 
     connect_timeout_secs: float = _setting(5.0, _SECONDS, "to connect to a worker")
-    header_timeout_secs: float = _setting(30.0, _SECONDS, "for a client's whole head")
+    header_timeout_secs: float = _setting(
+        30.0, _SECONDS, "for a client's whole head, and between pieces of its body"
+    )
     request_timeout_secs: float = _setting(
         1_800.0, _SECONDS_OR_NONE, "until the answer's head; 0: no limit"
     )
