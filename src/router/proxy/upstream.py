@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 import ssl
 import time
@@ -19,6 +20,8 @@ from typing import Protocol
 from router.errors import Overloaded, WorkerUnreachable
 from router.http1.connection import Ticker
 from router.http1.upstream import Upstream
+
+_log = logging.getLogger("router.proxy")
 
 #: The system is out of descriptors, ports or memory: our shortage, no worker's.
 _OUR_SHORTAGE = {
@@ -30,6 +33,8 @@ _OUR_SHORTAGE = {
 }
 #: Seconds between two looks at idle connections.
 _SWEEP_SECONDS = 1.0
+#: Seconds between two warnings of a shortage.
+_WARN_SECONDS = 10.0
 
 
 class Address(Protocol):
@@ -70,6 +75,7 @@ class Connections:
         self._idle: dict[str, list[Upstream]] = {}
         self._tls: ssl.SSLContext | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+        self._warn_again = 0.0
 
     def __len__(self) -> int:
         """How many idle connections are kept."""
@@ -139,6 +145,7 @@ class Connections:
             raise ConnectFailed("connect_timeout", "connect timed out") from None
         except OSError as error:
             if error.errno in _OUR_SHORTAGE:
+                self._warn(error)
                 raise Overloaded(
                     "The router is out of sockets for connections to workers."
                 ) from None
@@ -146,6 +153,13 @@ class Connections:
             refused = f"[Errno {errno.ECONNREFUSED}]" in str(error)
             kind = "refused" if refused else "unreachable"
             raise ConnectFailed(kind, error.strerror or str(error)) from None
+
+    def _warn(self, error: OSError) -> None:
+        """Tells operators, and not for every request."""
+        now = time.monotonic()
+        if now >= self._warn_again:
+            self._warn_again = now + _WARN_SECONDS
+            _log.warning("no socket for a worker", extra={"reason": error.strerror})
 
     async def _open(self, address: Address) -> Upstream:
         if address.tls and self._tls is None:
