@@ -24,4 +24,5 @@ cdef class Framing:
     cdef bint until_close(self) noexcept
 
 
+cdef int hex_digit(unsigned char c) noexcept
 cdef Framing body_of(long long length, bint chunked, bint until_close)
