@@ -136,6 +136,7 @@ cdef class Framing:
             self.state = SIZE_START
         elif self.state == TRAILER_LF:
             self.state = TRAILER_START
+            self.line += 1
         else:
             self.state = DONE
         return 0
