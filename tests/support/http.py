@@ -66,7 +66,11 @@ class RawClient:
         self._socket.settimeout(timeout)
         if receive:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
-        self._socket.connect((host, port))
+        try:
+            self._socket.connect((host, port))
+        except OSError:
+            self._socket.close()
+            raise
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
         self._ended = False
