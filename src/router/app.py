@@ -21,6 +21,7 @@ from aiohttp import web
 from router import __version__, policy
 from router._core import Index, Slots
 from router.admin import build_admin, build_metrics, is_admin_path
+from router.errors import Draining
 from router.fleet import fetch, journal
 from router.fleet.change import Change
 from router.fleet.discovery import static
@@ -45,6 +46,8 @@ _log = logging.getLogger("router.app")
 
 #: The policies that ask for a session; the others do not look for one.
 _WITH_SESSIONS = frozenset(("consistent_hash",))
+#: For the answers to those who still wait for a worker when a drain is over.
+_LAST_WORDS_SECONDS = 0.1
 #: Bytes: the admin application takes every head that the router takes, and its lines.
 _ADMIN_HEAD = 1 << 17
 #: Objects made until the collector looks: requests leave no cycles behind, and a look
@@ -111,6 +114,7 @@ class Router:
         self._settings = settings
         self._stack = AsyncExitStack()
         self._server: Server | None = None
+        self._hold: HoldQueue | None = None
         self.port = 0
 
     async def start(self) -> None:
@@ -166,6 +170,7 @@ class Router:
         hold = HoldQueue(
             size=settings.hold_queue_size, timeout=settings.hold_timeout_secs
         )
+        self._hold = hold
         worker_lines = WorkerLines(settings.api_key)
         ids = RequestIds(_lower(settings.request_id_headers))
         exchange = self._exchange(
@@ -304,7 +309,11 @@ class Router:
         """Lets running requests finish, within the time that is set for it."""
         assert self._server is not None
         _log.info("draining")
-        if not await self._server.drain(self._settings.drain_timeout_secs):
+        if await self._server.drain(self._settings.drain_timeout_secs):
+            return
+        if self._hold is not None:
+            self._hold.end(Draining("The router is stopping. Ask another one."))
+        if not await self._server.drain(_LAST_WORDS_SECONDS):
             _log.warning("requests were cut: they did not finish in time")
 
     async def stop(self) -> None:
@@ -349,6 +358,7 @@ class _Accounts:
                 sent=request.sent,
                 model=call.wish.model,
                 worker=None if call.worker is None else call.worker.id,
+                attempts=call.attempts,
             )
 
 

@@ -11,9 +11,16 @@ import pytest
 
 from router.simulate import SimulatedFleet, Switches
 from tests.support.http import RawClient
+from tests.support.ports import free_port
 from tests.support.router_process import RouterFailed, RouterProcess, serving
 
 from .common import ask, chat, until, until_ready
+
+
+async def holds(http: aiohttp.ClientSession, router: RouterProcess) -> bool:
+    """Whether one request waits for a worker."""
+    async with http.get(f"{router.url}/metrics") as response:
+        return "fleetrouter_hold_waiting 1" in (await response.text()).splitlines()
 
 
 async def test_it_is_live_at_once_and_ready_with_its_first_worker(
@@ -68,6 +75,23 @@ async def test_a_drain_is_over_after_its_time_limit(
         with pytest.raises(aiohttp.ClientError):
             await running
         await until(lambda: fleet.running == 0)
+
+
+async def test_who_still_waits_for_a_worker_when_a_drain_is_over_is_told(
+    http: aiohttp.ClientSession,
+) -> None:
+    router = RouterProcess(
+        *("--worker-urls", f"http://127.0.0.1:{free_port()}"),
+        *("--hold-timeout-secs", "60", "--drain-timeout-secs", "0.5"),
+    )
+    await asyncio.to_thread(router.start)
+    waiting = asyncio.create_task(ask(http, router, chat("m")))
+    async with asyncio.timeout(15):
+        while not await holds(http, router):
+            await asyncio.sleep(0.02)
+    assert await asyncio.to_thread(router.stop) == 0
+    reply = await waiting
+    assert (reply.status, reply.code) == (503, "draining")
 
 
 async def test_a_second_signal_exits_now(http: aiohttp.ClientSession) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from router._core import Slot, Slots
-from router.errors import ModelNotFound
+from router.errors import Draining, ModelNotFound
 from router.proxy.hold import HoldQueue, Kind
 
 
@@ -192,6 +192,17 @@ async def test_who_waited_too_long_gets_nothing() -> None:
     assert waiters.served == ["not a1"]
     assert len(stock.free) == 1
     assert len(waiters.hold) == 0
+
+
+async def test_all_who_wait_can_be_sent_away() -> None:
+    stock, waiters = Stock(), Waiters(HoldQueue(size=10, timeout=60))
+    for name in ("a1", "b1", "a2"):
+        await waiters.add(name, stock)
+    waiters.hold.end(Draining("Enough."))
+    assert len(waiters.hold) == 0
+    for task in waiters.tasks.values():
+        with pytest.raises(Draining):
+            await task
 
 
 async def test_a_full_queue_says_so_until_somebody_leaves() -> None:

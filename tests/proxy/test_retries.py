@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from tests.proxy.messages import answer_of, code_of, completion, ok
@@ -70,6 +72,27 @@ def test_a_request_that_was_sent_and_lost_goes_to_one_other_worker_only() -> Non
         router.at_rest()
         assert router.sample('retries_total{reason="lost"}') == 1
         assert router.sample('upstream_errors_total{kind="lost"}') == 2
+
+
+def test_the_access_log_tells_how_often_a_worker_was_asked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "router.access")
+    flags = (*FAST, "--access-log")
+    with (
+        worker(lose) as a,
+        worker(lose) as b,
+        worker(lose) as c,
+        running(a, b, c, flags=flags) as router,
+    ):
+        assert router.ask(completion("x")).status == 404
+        assert router.ask(completion()).status == 502
+        router.at_rest()
+    lines = [vars(record) for record in caplog.records if record.msg == "request"]
+    assert [(line["status"], line["attempts"]) for line in lines] == [
+        (404, 0),
+        (502, 2),
+    ]
 
 
 def test_a_request_that_was_lost_is_answered_by_another_worker() -> None:

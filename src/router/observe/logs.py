@@ -127,15 +127,16 @@ class AccessLog:
         status: int,
         seconds: float,
         sent: int,
-        model: str | None = None,
-        worker: str | None = None,
-        attempts: int = 1,
+        model: str | None,
+        worker: str | None,
+        attempts: int,
     ) -> None:
         """One request is over.
 
         `path`: without its query, which may hold a key. `status`: of the answer that
         the client got; 499 if it left before there was one. `sent`: bytes of the
-        answer's body. `worker`: the id of the one that answered.
+        answer, its head included. `worker`: the id of the one asked last. `attempts`:
+        how often one was asked.
         """
         self._logger.info(
             "request",

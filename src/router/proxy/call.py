@@ -19,6 +19,7 @@ class Call:
     """What is known of one request while it lives; then it is accounted for."""
 
     __slots__ = (
+        "attempts",
         "began",
         "deadline",
         "error",
@@ -41,6 +42,8 @@ class Call:
         #: The answer's status; 0: none went out.
         self.status = 0
         self.worker: Worker | None = None
+        #: How often a worker was asked, whatever came of it.
+        self.attempts = 0
         self.retries: Retries | None = None
         self.error: str | None = None
 

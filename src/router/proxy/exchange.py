@@ -148,6 +148,7 @@ class Exchange:
         """
         worker: Worker = slot.owner
         call.worker = worker
+        call.attempts += 1
         request = call.request
         upstream = None
         # What streams, or changes the protocol, cannot be sent again.

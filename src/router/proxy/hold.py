@@ -119,6 +119,14 @@ class HoldQueue:
             if kind in self._lines:
                 heapq.heappush(heads, (next(iter(self._lines[kind])).number, kind))
 
+    def end(self, error: RouterError) -> None:
+        """Whoever waits gets `error` instead of a slot."""
+        for kind, line in list(self._lines.items()):
+            for place in list(line):
+                if not place.future.done():
+                    place.future.set_exception(error)
+                self._leave(kind, place)
+
     def _give_up(self, kind: Kind, place: _Place) -> None:
         if not place.future.done():
             place.future.set_result(None)
