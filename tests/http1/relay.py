@@ -112,6 +112,12 @@ class Relay:
         """How many of them are kept for the next request."""
         return self.ask(lambda: sum(upstream.idle for upstream in self._pool))
 
+    def forget(self) -> None:
+        """Closes the idle connections to the worker; to be asked inside the loop."""
+        for upstream in self._pool:
+            upstream.abort()
+        self._pool.clear()
+
     def drain(self) -> None:
         for client in self.clients():
             self.ask(client.drain)

@@ -285,3 +285,22 @@ def test_a_request_that_is_on_its_way_when_draining_begins_is_served(
     client.send(GET[9:])
     assert client.read_answer().body == b"ok"
     assert client.ended()
+
+
+def test_a_client_that_sends_on_when_the_connection_ends_is_not_reset(
+    wire: Wire,
+) -> None:
+    """It asked to go on, and could not know yet that this answer ends the connection:
+    a reset might take from it what it has not read."""
+
+    def script(connection: RawConnection) -> None:
+        connection.read_request()
+        connection.send(b"HTTP/1.1 200 OK\r\n\r\nup to the end")
+
+    relay = wire(script)
+    client = relay.connect()
+    client.send(GET)
+    relay.wait(lambda: relay.log != [])
+    client.send(GET[:5], GET[5:], delay=0.05)
+    assert client.read_answer().body == b"up to the end"
+    assert not client.was_reset()

@@ -24,6 +24,10 @@ class BadAnswer(AssertionError):
     """The server sent what HTTP/1.1 does not allow."""
 
 
+class Ended(BadAnswer):
+    """The connection ended too early."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One response as it came."""
@@ -203,7 +207,10 @@ class RawClient:
                 return _with(answer, body, complete=False)
             if end != b"\r\n":
                 raise BadAnswer(f"{end!r} after a chunk")
-        answer.trailers.extend(self._read_fields())
+        try:
+            answer.trailers.extend(self._read_fields())
+        except Ended:
+            return _with(answer, body, complete=False)
         return _with(answer, body, complete=True)
 
     def _read_head(self) -> tuple[bytes, int, bytes, list[tuple[bytes, bytes]]]:
@@ -223,7 +230,7 @@ class RawClient:
                 raise BadAnswer(f"field {line!r}")
             fields.append((match[1].lower(), match[2].rstrip(b" \t")))
         if line is None:
-            raise BadAnswer("the connection ended within the fields")
+            raise Ended("the connection ended within the fields")
         return fields
 
     def _line(self) -> bytes | None:

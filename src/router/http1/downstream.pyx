@@ -331,7 +331,8 @@ cdef class Downstream(Connection):
         request.over()
         if not self.closed:
             if not request.persistent:
-                self._finish(not request.complete)
+                # A client that meant to go on may be sending already.
+                self._finish(not request.complete or request.head.keep_alive)
             elif not self.writing_paused:
                 self._next_request()
             else:

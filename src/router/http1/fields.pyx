@@ -68,6 +68,10 @@ cdef bint same_name(const char* name, const char* lower, Py_ssize_t size) noexce
     return True
 
 
+cdef bint is_space(char c) noexcept:
+    return c == c" " or c == c"\t"
+
+
 cdef int kind_of(const char* name, Py_ssize_t size) noexcept:
     """The kind of a field by its name. One switch on the size leaves few to compare."""
     if size == 2:
@@ -142,7 +146,7 @@ cdef int read_fields(
         out[count].hop_by_hop = False
         out[count].kind = kind_of(<const char*> p + start, at - start)
         at += 1
-        while p[at] == c" " or p[at] == c"\t":
+        while is_space(p[at]):
             at += 1
         start = at
         while VALUE[p[at]]:
@@ -151,7 +155,7 @@ cdef int read_fields(
         if p[at] != c"\r" or p[at + 1] != c"\n":
             raise ProtocolError("a control character in a header value")
         stop = at
-        while stop > start and (p[stop - 1] == c" " or p[stop - 1] == c"\t"):
+        while stop > start and is_space(p[stop - 1]):
             stop -= 1
         out[count].value = <unsigned int> start
         out[count].value_size = <unsigned int> (stop - start)
@@ -198,6 +202,11 @@ cdef class Head:
         cdef int i, j, lengths = 0, codings = 0
         for i in range(self.count):
             field = &self.fields[i]
+            if field.kind != CONTENT_LENGTH and field.kind != TRANSFER_ENCODING:
+                continue
+            if p[field.value + field.value_size] != c"\r":
+                # "chunked" with a tab behind it is no chunked for llhttp.
+                raise ProtocolError("space behind the value that frames its body")
             if field.kind == CONTENT_LENGTH:
                 lengths += 1
                 if not 1 <= field.value_size <= 18:
@@ -209,7 +218,7 @@ cdef class Head:
                     self.content_length = (
                         self.content_length * 10 + (p[field.value + j] - c"0")
                     )
-            elif field.kind == TRANSFER_ENCODING:
+            else:
                 codings += 1
                 if field.value_size != 7 or not same_name(
                     p + field.value, b"chunked", 7
@@ -230,19 +239,23 @@ cdef class Head:
         """Reads Connection: persistence, and the fields it declares hop-by-hop."""
         cdef const char* p = PyBytes_AS_STRING(self.raw)
         cdef int i, options = 0
-        cdef unsigned int at, stop, end
+        cdef const char* comma
+        cdef unsigned int at, next_at, stop, end
         cdef bint close = False, keep = False
         for i in range(self.count):
             if self.fields[i].kind != CONNECTION:
                 continue
-            at = self.fields[i].value
-            end = at + self.fields[i].value_size
-            while at < end:
-                stop = at
-                while stop < end and not (
-                    p[stop] == c"," or p[stop] == c" " or p[stop] == c"\t"
-                ):
-                    stop += 1
+            next_at = self.fields[i].value
+            end = next_at + self.fields[i].value_size
+            while next_at < end:
+                at = next_at
+                comma = <const char*> memchr(p + at, c",", end - at)
+                stop = end if comma == NULL else <unsigned int> (comma - p)
+                next_at = stop + 1
+                while at < stop and is_space(p[at]):
+                    at += 1
+                while at < stop and is_space(p[stop - 1]):
+                    stop -= 1
                 if stop - at == 5 and same_name(p + at, b"close", 5):
                     close = True
                 elif stop - at == 10 and same_name(p + at, b"keep-alive", 10):
@@ -255,7 +268,6 @@ cdef class Head:
                         # Each costs a look at every field.
                         raise ProtocolError("too many Connection options", 431)
                     self._make_hop_by_hop(p + at, stop - at)
-                at = stop + 1
         self.keep_alive = not close and (keep or self.minor == 1)
         return 0
 
