@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from bench.rig import processes
+from bench.rig.__main__ import build_mock
 from bench.rig.measure import measure
 from bench.rig.running import Running
 from bench.rig.scenarios import Row
@@ -33,6 +34,7 @@ MOST_TURNS = 30
 
 def main() -> int:
     """Prints RSS after each turn; the exit code."""
+    build_mock()
     with (
         tempfile.TemporaryDirectory() as directory,
         Running(

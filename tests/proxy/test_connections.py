@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -122,17 +121,13 @@ async def test_a_closed_port_is_told_from_other_failures() -> None:
 
 
 class Failing(Opened):
-    """Cannot open any; calls `then` the moment this is so and nobody has heard it."""
+    """Cannot open any."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__()
         self.error = error
 
-    def then(self) -> None:
-        pass
-
     async def before(self) -> None:
-        asyncio.get_running_loop().call_soon(lambda: self.then())
         raise self.error
 
 
@@ -222,23 +217,3 @@ async def test_who_leaves_as_the_connection_is_made_leaves_no_connection(
             await task
         assert len(connections.opened) == 1
         await until(lambda: not len(connections.ticker))
-
-
-async def test_a_failure_that_nobody_waits_for_any_more_is_no_unheard_exception(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    faults: list[object] = []
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _, about: faults.append(about))
-
-    async def leave() -> None:
-        connections = Failing(OSError(errno.ECONNREFUSED, "no"))
-        task = asyncio.create_task(connections.connect(at(1)))
-        monkeypatch.setattr(connections, "then", task.cancel)
-        await asyncio.wait([task])
-        assert task.cancelled()
-
-    await leave()
-    monkeypatch.undo()
-    gc.collect()
-    assert not faults

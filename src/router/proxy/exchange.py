@@ -35,6 +35,7 @@ from router.proxy.lines import RequestIds, WorkerLines
 from router.proxy.meter import Meter
 from router.proxy.retry import Retries, RetryRules
 from router.proxy.route import read_wish, renamed, wants_body
+from router.proxy.seldom import Seldom
 from router.proxy.upstream import ConnectFailed, Connections
 
 _log = logging.getLogger("router.proxy")
@@ -85,6 +86,7 @@ class Exchange:
         self._refused = refused
         self._model_missing = model_missing
         self._finished = finished
+        self._bad_answers = Seldom(_log, "a worker's answer is not HTTP")
 
     async def serve(self, request: Request) -> None:
         """One request, from its head to the end of its answer."""
@@ -200,7 +202,9 @@ class Exchange:
             raise WorkerTimeout(_TOO_LONG) from None
         except BadAnswer as error:
             self._failed(worker, "bad_response")
-            _log.warning("worker %s: %s", worker.url, error.message)
+            self._bad_answers.warn(
+                worker=worker.id, url=worker.url, reason=error.message
+            )
             raise BadWorkerResponse("The worker's answer is not HTTP.") from None
         except BaseException:
             upstream.abort()

@@ -20,6 +20,7 @@ from typing import Protocol
 from router.errors import Overloaded, WorkerUnreachable
 from router.http1.connection import Ticker
 from router.http1.upstream import Upstream
+from router.proxy.seldom import Seldom
 
 _log = logging.getLogger("router.proxy")
 
@@ -33,8 +34,6 @@ _OUR_SHORTAGE = {
 }
 #: Seconds between two looks at idle connections.
 _SWEEP_SECONDS = 1.0
-#: Seconds between two warnings of a shortage.
-_WARN_SECONDS = 10.0
 
 
 class Address(Protocol):
@@ -75,7 +74,7 @@ class Connections:
         self._idle: dict[str, list[Upstream]] = {}
         self._tls: ssl.SSLContext | None = None
         self._sweeper: asyncio.TimerHandle | None = None
-        self._warn_again = 0.0
+        self._shortage = Seldom(_log, "no socket for a worker")
 
     def __len__(self) -> int:
         """How many idle connections are kept."""
@@ -145,7 +144,7 @@ class Connections:
             raise ConnectFailed("connect_timeout", "connect timed out") from None
         except OSError as error:
             if error.errno in _OUR_SHORTAGE:
-                self._warn(error)
+                self._shortage.warn(reason=error.strerror)
                 raise Overloaded(
                     "The router is out of sockets for connections to workers."
                 ) from None
@@ -153,13 +152,6 @@ class Connections:
             refused = f"[Errno {errno.ECONNREFUSED}]" in str(error)
             kind = "refused" if refused else "unreachable"
             raise ConnectFailed(kind, error.strerror or str(error)) from None
-
-    def _warn(self, error: OSError) -> None:
-        """Tells operators, and not for every request."""
-        now = time.monotonic()
-        if now >= self._warn_again:
-            self._warn_again = now + _WARN_SECONDS
-            _log.warning("no socket for a worker", extra={"reason": error.strerror})
 
     async def _open(self, address: Address) -> Upstream:
         if address.tls and self._tls is None:
