@@ -12,10 +12,12 @@ an exception that nobody handled.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import logging
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -28,7 +30,7 @@ import uvloop
 from router import settings
 from router.app import Router
 from tests.support.http import Answer, RawClient, ask
-from tests.support.raw_worker import RawWorker
+from tests.support.raw_worker import RawWorker, like_vllm
 
 #: Seconds that a test waits for a state that must come. None takes as long.
 PATIENCE = 20.0
@@ -219,3 +221,23 @@ def running(*workers: RawWorker, flags: tuple[str, ...] = ()) -> Iterator[Runnin
     finally:
         logging.getLogger("router").removeHandler(errors)
     assert not router.faults, "\n".join(router.faults)
+
+
+@contextmanager
+def deaf(router: Running, model: str = "deaf") -> Iterator[None]:
+    """A worker that is ready, and to which no connection comes into being any more."""
+    with RawWorker(like_vllm(model, lambda connection, request: None)) as worker:
+        router.call("POST", "/workers", {"url": worker.url})
+        router.until(lambda: router.workers()[-1]["status"] == "ready", "it is ready")
+        worker.refuse()
+        with socket.create_server(("127.0.0.1", worker.port), backlog=0) as listener:
+            filling = [socket.socket() for _ in range(8)]
+            for each in filling:
+                each.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    each.connect(listener.getsockname())
+            try:
+                yield
+            finally:
+                for each in filling:
+                    each.close()

@@ -6,7 +6,6 @@ stops generating.
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.proxy.messages import STREAM, answer_of, completion, event, ok
-from tests.proxy.running import Running, running
+from tests.proxy.running import Running, deaf, running
 from tests.support.http import RawClient, post
 from tests.support.raw_worker import RawConnection, RawWorker, by_path, like_vllm
 
@@ -86,26 +85,6 @@ def unreading(router: Running) -> Iterator[None]:
             yield
         finally:
             over.set()
-
-
-@contextmanager
-def deaf(router: Running) -> Iterator[None]:
-    """A worker for model `deaf` that is ready, and to which no connection is made."""
-    with RawWorker(like_vllm("deaf", behave)) as worker:
-        router.call("POST", "/workers", {"url": worker.url})
-        router.until(lambda: router.workers()[-1]["status"] == "ready", "it is ready")
-        worker.refuse()
-        with socket.create_server(("127.0.0.1", worker.port), backlog=0) as listener:
-            filling = [socket.socket() for _ in range(8)]
-            for each in filling:
-                each.setblocking(False)
-                with contextlib.suppress(BlockingIOError):
-                    each.connect(listener.getsockname())
-            try:
-                yield
-            finally:
-                for each in filling:
-                    each.close()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tests.proxy.messages import answer_of, code_of, completion, ok
-from tests.proxy.running import running
+from tests.proxy.running import deaf, running
 from tests.support.raw_worker import (
     Exchange,
     RawConnection,
@@ -243,6 +243,30 @@ def test_all_attempts_share_one_deadline() -> None:
     ):
         answer = router.ask(completion())
         assert (answer.status, code_of(answer.body)) == (504, "worker_timeout")
+
+
+def test_a_deadline_that_passes_while_connecting_is_one_all_the_same() -> None:
+    with running(flags=("--request-timeout-secs", "0.3")) as router, deaf(router):
+        answer = router.ask(completion("deaf"))
+        assert (answer.status, code_of(answer.body)) == (504, "worker_timeout")
+        router.at_rest()
+
+
+def test_a_worker_that_cannot_be_reached_in_time_is_passed_over() -> None:
+    with (
+        worker(ok(b"well")) as good,
+        running(good, flags=("--connect-timeout-secs", "0.2")) as router,
+        deaf(router, "m"),
+    ):
+        router.until(
+            lambda: (
+                router.ask(completion()).body == b"well"
+                and router.sample('retries_total{reason="connect"}') > 0
+            ),
+            "it was tried and passed over",
+        )
+        assert router.sample('upstream_errors_total{kind="connect_timeout"}') > 0
+        router.at_rest()
 
 
 def test_there_is_no_backoff_that_ends_past_the_deadline() -> None:
