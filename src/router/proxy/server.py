@@ -22,6 +22,7 @@ from router.proxy import answers
 from router.proxy.answers import BODY_FAILURES
 from router.proxy.call import Call, forwarded_head
 from router.proxy.exchange import Exchange
+from router.proxy.keepalive import watch
 from router.proxy.lines import RequestIds
 from router.proxy.upstream import LocalConnections
 
@@ -143,6 +144,8 @@ class Server:
         self._server = await loop.create_server(
             self._connection, host, port, backlog=BACKLOG
         )
+        for listening in self._server.sockets:
+            watch(listening)
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
 

@@ -20,6 +20,7 @@ from typing import Protocol
 from router.errors import Overloaded, WorkerUnreachable
 from router.http1.connection import Ticker
 from router.http1.upstream import Upstream
+from router.proxy.keepalive import watch
 from router.proxy.seldom import Seldom
 
 _log = logging.getLogger("router.proxy")
@@ -156,12 +157,13 @@ class Connections:
     async def _open(self, address: Address) -> Upstream:
         if address.tls and self._tls is None:
             self._tls = ssl.create_default_context()
-        _, upstream = await asyncio.get_running_loop().create_connection(
+        transport, upstream = await asyncio.get_running_loop().create_connection(
             lambda: Upstream(self._ticker),
             address.host,
             address.port,
             ssl=self._tls if address.tls else None,
         )
+        watch(transport.get_extra_info("socket"))
         return upstream
 
     def _sweep(self) -> None:
