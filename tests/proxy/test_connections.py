@@ -176,9 +176,8 @@ async def test_connecting_takes_no_longer_than_it_may() -> None:
 
 async def test_connecting_takes_no_longer_than_the_request_may() -> None:
     deadline = asyncio.get_running_loop().time() + 0.01
-    with pytest.raises(ConnectFailed) as failed:
+    with pytest.raises(TimeoutError):
         await Stuck(connect_timeout=3600).connect(at(1), deadline)
-    assert failed.value.kind == "connect_timeout"
 
 
 async def test_who_leaves_while_connecting_leaves_no_connection() -> None:

@@ -173,12 +173,13 @@ class Exchange:
             self._failed(worker, failed.kind)
             if failed.kind == "refused":
                 self._refused(slot, failed.reason)
-            if call.deadline and monotonic() >= call.deadline:
-                raise WorkerTimeout(_TOO_LONG) from None
             if resent:
                 # It was no idle connection then: the worker died of something.
                 raise WorkerUnreachable(_LOST) from None
             raise
+        except TimeoutError:
+            self._failed(worker, "connect_timeout")
+            raise WorkerTimeout(_TOO_LONG) from None
         except UpstreamLost:
             self._failed(worker, "lost")
             raise WorkerUnreachable(_LOST) from None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import math
 import socket
 import ssl
 import time
@@ -122,13 +123,11 @@ class Connections:
     async def connect(self, address: Address, deadline: float = 0.0) -> Upstream:
         """A new connection, by `deadline` (monotonic seconds, 0: none) at the latest.
 
-        Raises ConnectFailed, or Overloaded for want of sockets.
+        Raises ConnectFailed, TimeoutError for the deadline, or Overloaded for want of
+        sockets.
         """
-        within = self._connect_timeout
-        if deadline:
-            within = min(within, deadline - time.monotonic())
         # A task of its own, since a request's coroutine is none and has no timer.
-        task = asyncio.get_running_loop().create_task(self._connect(address, within))
+        task = asyncio.get_running_loop().create_task(self._connect(address, deadline))
         try:
             return await task
         except BaseException:
@@ -137,11 +136,14 @@ class Connections:
             task.add_done_callback(_abandoned)
             raise
 
-    async def _connect(self, address: Address, within: float) -> Upstream:
+    async def _connect(self, address: Address, deadline: float) -> Upstream:
+        left = deadline - time.monotonic() if deadline else math.inf
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(min(left, self._connect_timeout)):
                 return await self._open(address)
         except TimeoutError:
+            if left < self._connect_timeout:
+                raise
             raise ConnectFailed("connect_timeout", "connect timed out") from None
         except OSError as error:
             if error.errno in _OUR_SHORTAGE:
