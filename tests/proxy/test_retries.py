@@ -269,6 +269,22 @@ def test_a_worker_that_cannot_be_reached_in_time_is_passed_over() -> None:
         router.at_rest()
 
 
+def test_a_worker_may_be_removed_while_a_request_waits_for_its_connection() -> None:
+    with (
+        worker(ok(b"well")) as good,
+        running(flags=("--connect-timeout-secs", "2")) as router,
+        deaf(router, "m"),
+        router.client() as client,
+    ):
+        client.send(completion())
+        router.serving(1)
+        router.call("DELETE", f"/workers/{router.workers()[0]['id']}")
+        router.call("POST", "/workers", {"url": good.url})
+        router.ready(1)
+        assert client.read_answer().body == b"well"
+        router.at_rest(client)
+
+
 def test_there_is_no_backoff_that_ends_past_the_deadline() -> None:
     said = answer_of(503, b"busy")
     flags = (

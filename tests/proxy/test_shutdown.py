@@ -8,13 +8,14 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from time import monotonic, sleep
 
 import pytest
 
 from router.proxy import server
-from tests.proxy.messages import LAST, STREAM, completion, event, ok
-from tests.proxy.running import PATIENCE, running
+from tests.proxy.messages import LAST, STREAM, answer_of, completion, event, ok
+from tests.proxy.running import PATIENCE, deaf, running
 from tests.support.http import RawClient
 from tests.support.ports import free_port
 from tests.support.raw_worker import RawConnection, RawWorker, like_vllm, saying
@@ -187,3 +188,38 @@ def test_an_address_that_is_not_ours_is_said_and_the_exit_code_is_2() -> None:
     assert ended.returncode == 2
     assert "192.0.2.1" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_one_that_is_ended_amid_requests_of_all_kinds_fails_nowhere() -> None:
+    """`running` sees to that: no error is logged, no exception goes unhandled."""
+
+    def silent(connection: RawConnection, request: bytes) -> None:
+        connection.read_all()
+
+    flags = (
+        *("--hold-timeout-secs", "60", "--retry-initial-backoff-ms", "600000"),
+        *("--retry-max-backoff-ms", "600000", "--connect-timeout-secs", "60"),
+    )
+    with ExitStack() as stack:
+        silents = stack.enter_context(RawWorker(like_vllm("silent", silent)))
+        busy = [
+            stack.enter_context(RawWorker(like_vllm("busy", saying(answer_of(503)))))
+            for _ in range(2)
+        ]
+        router = stack.enter_context(running(silents, *busy, flags=flags))
+        url = f"http://127.0.0.1:{free_port()}"
+        router.call("POST", "/workers", {"url": url})
+        stack.enter_context(deaf(router))
+        for request in (
+            completion("silent"),
+            completion("busy"),
+            completion("deaf"),
+            completion("unknown"),
+            completion()[:-1],
+            b"GET /",
+            f"POST /add_worker?url={url} HTTP/1.1\r\nHost: r\r\n\r\n".encode(),
+        ):
+            stack.enter_context(router.client()).send(request)
+        router.until(lambda: router.sample("requests_in_flight") == 5, "all are there")
+        # Before its clients close.
+        router.stop()
