@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.http1.relay import Limits, Relay, Wire
+from tests.http1.relay import RECEIVE, Limits, Relay, Wire
 from tests.support.raw_worker import RawWorker, Script
 
 
@@ -17,7 +17,7 @@ def wire(request: pytest.FixtureRequest) -> Iterator[Wire]:
     with ExitStack() as stack:
 
         def start(script: Script, **limits: float) -> Relay:
-            worker = stack.enter_context(RawWorker(script))
+            worker = stack.enter_context(RawWorker(script, receive=RECEIVE))
             relay = Relay(worker, Limits(**limits), loop=request.param)
             return stack.enter_context(relay)
 

@@ -41,6 +41,9 @@ T = TypeVar("T")
 #: Starts a worker that does what the script says, and a relay before it.
 Wire = Callable[..., "Relay"]
 
+#: What the kernel may hold of bytes that were not read. Its own choice can be so large
+#: that nothing ever seems to be slow.
+RECEIVE = 1 << 18
 EVENT = b'data: {"error": "cut"}\n\n'
 
 
@@ -88,7 +91,7 @@ class Relay:
         self._loop.call_soon_threadsafe(lambda: answer.set_result(question()))
         return answer.result(10)
 
-    def connect(self, *, receive: int = 0, timeout: float = 10.0) -> RawClient:
+    def connect(self, *, receive: int = RECEIVE, timeout: float = 10.0) -> RawClient:
         """A client; it is closed with the relay, if it was not before."""
         client = RawClient(self.port, receive=receive, timeout=timeout)
         return self._stack.enter_context(client)
@@ -164,6 +167,7 @@ class Relay:
         self._ticker = Ticker(0.02)
         self._ticker.start()
         listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE)
         if self.limits.send:
             size = int(self.limits.send)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)

@@ -276,8 +276,12 @@ class RawWorker:
         port: int = 0,
         backlog: int = 512,
         timeout: float = 30.0,
+        receive: int = 0,
     ) -> None:
-        """timeout: seconds a read of a script may take, so that no test hangs."""
+        """timeout: seconds a read of a script may take, so that no test hangs.
+
+        receive: size of the kernel's buffer for what was not read (0: its own).
+        """
         self.script = script
         self.host = host
         self.connections: list[RawConnection] = []
@@ -286,6 +290,8 @@ class RawWorker:
         self._threads: list[threading.Thread] = []
         self._changed = threading.Condition()
         self._listener = socket.create_server((host, port), backlog=backlog)
+        if receive:
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
         self.port: int = self._listener.getsockname()[1]
         self._acceptor = threading.Thread(target=self._accept, daemon=True)
 
