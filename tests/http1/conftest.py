@@ -12,8 +12,13 @@ from tests.support.raw_worker import RawWorker, Script
 
 
 @pytest.fixture(params=["uvloop", "asyncio"])
-def wire(request: pytest.FixtureRequest) -> Iterator[Wire]:
-    """Starts workers and relays; at the end all is closed, the relays checked."""
+def wire(
+    request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> Iterator[Wire]:
+    """Starts workers and relays; at the end all is closed, the relays checked.
+
+    The loop must have had nothing to complain of, such as writing to what is closed.
+    """
     with ExitStack() as stack:
 
         def start(script: Script, **limits: float) -> Relay:
@@ -22,3 +27,4 @@ def wire(request: pytest.FixtureRequest) -> Iterator[Wire]:
             return stack.enter_context(relay)
 
         yield start
+    assert [record.getMessage() for record in caplog.records] == []

@@ -15,6 +15,10 @@ from libc.string cimport memchr, memcmp, memcpy
 
 from router.http1.errors import ProtocolError
 
+cdef enum:
+    # Most fields that Connection may name. Nobody needs more than a few.
+    MAX_OPTIONS = 64
+
 # tchar of RFC 9110, 5.6.2, and what may stand in a field's value: VCHAR, obs-text,
 # space and tab.
 cdef unsigned char LOWER[256]
@@ -264,7 +268,7 @@ cdef class Head:
                     self.upgrades = True
                 elif stop > at:
                     options += 1
-                    if options > MAX_FIELDS:
+                    if options > MAX_OPTIONS:
                         # Each costs a look at every field.
                         raise ProtocolError("too many Connection options", 431)
                     self._make_hop_by_hop(p + at, stop - at)
@@ -299,16 +303,17 @@ cdef class Head:
         return None
 
     cdef list _passed_on(self, int kind):
-        """The values of this kind that are not hop-by-hop and not empty."""
+        """The values of this kind that are not hop-by-hop and not empty, or None."""
         cdef const char* p = PyBytes_AS_STRING(self.raw)
         cdef Field* field
         cdef int i
-        cdef list values = []
-        if self.present & bit(kind):
-            for i in range(self.count):
-                field = &self.fields[i]
-                if field.kind == kind and not field.hop_by_hop and field.value_size:
-                    values.append(p[field.value:field.value + field.value_size])
+        if not self.present & bit(kind):
+            return None
+        values = []
+        for i in range(self.count):
+            field = &self.fields[i]
+            if field.kind == kind and not field.hop_by_hop and field.value_size:
+                values.append(p[field.value:field.value + field.value_size])
         return values
 
     def header(self, bytes name not None):
