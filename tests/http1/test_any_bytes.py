@@ -5,6 +5,8 @@ Nothing raises, no request is left, and every byte of the body budget is given b
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -20,6 +22,8 @@ from router.http1.request import Request
 from router.http1.upstream import Upstream
 from tests.http1.messages import CHUNKS, GET, HEAD, OK, chunked, old, post
 from tests.proxy.requests import Wire as Transport
+
+Serve = Callable[[Request], Coroutine[None, None, None]]
 
 GARBAGE = [
     b"\r\n",
@@ -74,12 +78,12 @@ def _cut(parts: list[bytes], size: int) -> list[bytes]:
 class Ends:
     """A client's end, and a worker's end for each of its requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, serve: Serve | None = None) -> None:
         self.budget = Budget(100)
         self.ticker = Ticker()
         self.workers: list[Upstream] = []
         self.client = Downstream(
-            self.serve,
+            serve or self.serve,
             lambda status, what: b"refused",
             self.ticker,
             self.budget,
@@ -137,6 +141,27 @@ def test_any_bytes_of_a_client(pieces: list[bytes], answered: bool) -> None:
         ends.client.data_received(piece)
         if answered and ends.workers and not ends.workers[-1].closed:
             ends.workers[-1].data_received(OK)
+    ends.over()
+
+
+def test_a_connection_that_ended_before_it_was_used_tells_when_it_is_used() -> None:
+    heard: list[bool] = []
+
+    async def serve(request: Request) -> None:
+        worker = Upstream(Ticker())
+        worker.connection_made(Transport())
+        worker.eof_received()
+        worker.connection_lost(None)
+        try:
+            worker.send(request, b"head", request.body)
+            await worker.answered()
+        except UpstreamLost as lost:
+            heard.append(lost.silent)
+        request.respond(b"failed")
+
+    ends = Ends(serve)
+    ends.client.data_received(GET)
+    assert heard == [True]
     ends.over()
 
 

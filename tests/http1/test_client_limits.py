@@ -94,3 +94,15 @@ def test_a_body_that_stops_coming_is_answered_408(wire: Wire, target: str) -> No
     assert refusal.status == 408
     assert client.ended()
     relay.wait(lambda: relay.workers() == 0)
+
+
+def test_a_client_that_was_refused_and_stays_is_closed_after_a_while(
+    wire: Wire,
+) -> None:
+    """It had time to read the answer; that it never closes must not keep it."""
+    relay = wire(swallow)
+    client = relay.connect()
+    client.send(b"no request\r\n\r\n")
+    assert client.read_answer().status == 400
+    assert client.ended()
+    relay.wait(lambda: relay.clients() == [])

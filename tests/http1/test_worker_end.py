@@ -227,6 +227,18 @@ def test_a_fresh_connection_that_dies_is_a_failure(wire: Wire) -> None:
     assert relayed(wire, cut_after(b"HTTP", 4)).body == b"lost"
 
 
+def test_a_worker_that_closes_as_it_accepts_is_a_failure_and_nothing_worse(
+    wire: Wire,
+) -> None:
+    """The connection may be gone between its being made and its being used."""
+    relay = wire(lambda connection: None)
+    client = relay.connect()
+    for target in (b"/hold", b"/stream") * 20:
+        client.send(post(b"x" * 9, target.decode()))
+        found = client.read_answer()
+        assert (found.status, found.body) == (502, b"lost silently")
+
+
 def test_an_idle_connection_that_the_worker_closes_is_not_used(wire: Wire) -> None:
     relay = wire(answer_in_turn(OK))
     client = relay.connect()

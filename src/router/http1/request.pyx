@@ -70,6 +70,8 @@ cdef class Request(Source):
         """
         if self.error is not None:
             raise self.error
+        if self.complete:
+            raise RuntimeError("a body that is complete is sent, not streamed")
         self.plan = STREAM
         self.sink = sink
         self._continue()

@@ -90,6 +90,10 @@ cdef class Upstream(Connection):
 
         The answer's head must be there by `deadline` (monotonic seconds, 0: never).
         """
+        if self.state == LOST:
+            # It ended before it was used; `answered` says so.
+            self.loss = CLOSED
+            return
         if self.state != IDLE or request.runner is None:
             raise RuntimeError("the connection or the request is not ready")
         self.request = request
@@ -365,5 +369,7 @@ cdef class Upstream(Connection):
         if self.loss == TIMED_OUT:
             raise UpstreamTimeout(self.failure)
         if self.loss == CLOSED:
-            raise UpstreamLost(self.failure, silent=self.silent)
+            raise UpstreamLost(
+                self.failure or "the connection had ended", silent=self.silent
+            )
         raise BadAnswer(self.failure)
