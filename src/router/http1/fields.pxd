@@ -49,7 +49,7 @@ cdef class Head:
     cdef readonly bint chunked
     cdef readonly bint keep_alive
     cdef bint upgrades
-    cdef void _take(self, Field* fields, int count) except *
+    cdef int _take(self, Py_ssize_t start) except -1
     cdef bytes _value(self, int kind)
     cdef list _passed_on(self, int kind)
     cdef int _framing(self) except -1
@@ -65,9 +65,6 @@ cdef inline unsigned long long bit(int kind) noexcept:
     return (<unsigned long long> 1) << kind
 
 cdef bint same_name(const char* name, const char* lower, Py_ssize_t size) noexcept
-cdef int read_fields(
-    const unsigned char* p, Py_ssize_t at, Py_ssize_t end, Field* out
-) except -1
 cdef Py_ssize_t head_end(const char* data, Py_ssize_t size, Py_ssize_t seen) noexcept
 cdef bint has_bare_newline(
     const char* data, Py_ssize_t size, Py_ssize_t seen

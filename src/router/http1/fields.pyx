@@ -182,9 +182,12 @@ cdef class Head:
     def __dealloc__(self):
         free(self.fields)
 
-    cdef void _take(self, Field* fields, int count) except *:
-        """Keeps the table and what it says of framing and persistence."""
-        cdef int i
+    cdef int _take(self, Py_ssize_t start) except -1:
+        """Reads the fields, which start there: their table, framing and persistence."""
+        cdef Field fields[MAX_FIELDS]
+        cdef const char* p = PyBytes_AS_STRING(self.raw)
+        cdef Py_ssize_t end = PyBytes_GET_SIZE(self.raw) - 2
+        cdef int i, count = read_fields(<const unsigned char*> p, start, end, fields)
         self.fields = <Field*> malloc(max(count, 1) * sizeof(Field))
         if self.fields == NULL:
             raise MemoryError
@@ -198,6 +201,7 @@ cdef class Head:
             self._framing()
         if self.present & bit(CONNECTION):
             self._connection()
+        return 0
 
     cdef int _framing(self) except -1:
         """Reads Content-Length and Transfer-Encoding: one of them, once, and plain."""

@@ -17,14 +17,11 @@ from cpython.bytes cimport (
 from libc.string cimport memchr, memcmp, memcpy
 
 from router.http1.fields cimport (
-    MAX_FIELDS,
     TOKEN,
     VALUE,
-    Field,
     Head,
     Kind,
     bit,
-    read_fields,
     same_name,
 )
 from router.http1.writing cimport shrunk, write_framing
@@ -357,16 +354,10 @@ cpdef RequestHead parse_request(bytes raw):
 
     Raises ProtocolError for anything malformed or ambiguous.
     """
-    cdef Field fields[MAX_FIELDS]
     cdef RequestHead head = RequestHead.__new__(RequestHead)
     cdef Py_ssize_t size = checked_size(raw)
-    cdef int at, count
     head.raw = raw
-    at = head._start_line(size)
-    count = read_fields(
-        <const unsigned char*> PyBytes_AS_STRING(raw), at, size - 2, fields
-    )
-    head._take(fields, count)
+    head._take(head._start_line(size))
     head._host()
     return head
 
@@ -376,16 +367,10 @@ cpdef ResponseHead parse_response(bytes raw):
 
     Raises ProtocolError for anything malformed or ambiguous.
     """
-    cdef Field fields[MAX_FIELDS]
     cdef ResponseHead head = ResponseHead.__new__(ResponseHead)
     cdef Py_ssize_t size = checked_size(raw)
-    cdef int at, count
     head.raw = raw
-    at = head._start_line(size)
-    count = read_fields(
-        <const unsigned char*> PyBytes_AS_STRING(raw), at, size - 2, fields
-    )
-    head._take(fields, count)
+    head._take(head._start_line(size))
     return head
 
 
