@@ -190,22 +190,7 @@ class Router:
             dp_size=settings.intra_node_data_parallel_size,
             draining=self._draining,
         )
-        runner = web.AppRunner(
-            admin,
-            access_log=None,
-            handler_cancellation=True,
-            max_line_size=_ADMIN_HEAD,
-            max_field_size=_ADMIN_HEAD,
-            max_headers=512,
-            auto_decompress=False,
-        )
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        assert runner.server is not None
-        door = LocalConnections(ticker, runner.server)
-        door.start()
-        stack.callback(door.close)
-
+        door = await self._door(admin, ticker)
         server = Server(
             ticker,
             exchange,
@@ -227,15 +212,7 @@ class Router:
             ("hold_waiting", "Waiting for a worker now.", lambda: len(hold)),
         ):
             metrics.gauge(name, help, read)
-        # Before the first request can come: a model of these workers, none of which was
-        # asked yet, is not unknown.
-        for registration in static.registrations(
-            settings.worker_urls,
-            dp_size=settings.intra_node_data_parallel_size,
-            dp_start_rank=settings.dp_start_rank,
-        ):
-            registry.register(registration)
-        registry.flush()
+        self._register(registry)
         self.port = await server.start(settings.host, settings.port)
         self._server = server
         stack.callback(server.close)
@@ -252,6 +229,19 @@ class Router:
                 "version": __version__,
             },
         )
+
+    def _register(self, registry: Registry) -> None:
+        """Registers the workers of the flags before the first request can come.
+
+        So a model of theirs, none of which was asked yet, is not unknown.
+        """
+        for registration in static.registrations(
+            self._settings.worker_urls,
+            dp_size=self._settings.intra_node_data_parallel_size,
+            dp_start_rank=self._settings.dp_start_rank,
+        ):
+            registry.register(registration)
+        registry.flush()
 
     def _exchange(
         self,
@@ -292,6 +282,25 @@ class Router:
             model_missing=models.missing,
             finished=_Accounts(metrics, settings.access_log),
         )
+
+    async def _door(self, admin: web.Application, ticker: Ticker) -> LocalConnections:
+        """Serves the admin application to this process alone."""
+        runner = web.AppRunner(
+            admin,
+            access_log=None,
+            handler_cancellation=True,
+            max_line_size=_ADMIN_HEAD,
+            max_field_size=_ADMIN_HEAD,
+            max_headers=512,
+            auto_decompress=False,
+        )
+        await runner.setup()
+        self._stack.push_async_callback(runner.cleanup)
+        assert runner.server is not None
+        door = LocalConnections(ticker, runner.server)
+        door.start()
+        self._stack.callback(door.close)
+        return door
 
     async def _serve_metrics(self, metrics: Metrics) -> None:
         runner = web.AppRunner(build_metrics(metrics), access_log=None)
