@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from contextlib import ExitStack
+
+# Below what Linux (32768 up) and macOS (49152 up) give to outgoing connections: there a
+# port is often still held by a closed connection, or is taken before it is used.
+PORTS = range(10_000, 20_000)
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -14,14 +19,12 @@ def free_port(host: str = "127.0.0.1") -> int:
 def free_run(count: int, host: str = "127.0.0.1") -> int:
     """The first of `count` ports in a row that are free now."""
     for _ in range(100):
+        first = random.choice(PORTS)
         with ExitStack() as probes:
-            first = 0
             try:
-                for place in range(count):
-                    probe = probes.enter_context(socket.socket())
-                    probe.bind((host, first + place if first else 0))
-                    first = first or probe.getsockname()[1]
-            except (OSError, OverflowError):
+                for port in range(first, first + count):
+                    probes.enter_context(socket.socket()).bind((host, port))
+            except OSError:
                 continue
             return first
     raise OSError(f"no {count} free ports in a row")
