@@ -50,7 +50,7 @@ cdef class Head:
     cdef readonly bint keep_alive
     cdef bint upgrades
     cdef int _take(self, Py_ssize_t start) except -1
-    cdef bytes _value(self, int kind)
+    cpdef bytes value(self, int kind)
     cdef list _passed_on(self, int kind)
     cdef int _framing(self) except -1
     cdef int _connection(self) except -1

@@ -295,8 +295,8 @@ cdef class Head:
             else:
                 self.fields[i].hop_by_hop = True
 
-    cdef bytes _value(self, int kind):
-        """The first value of this kind, or None."""
+    cpdef bytes value(self, int kind):
+        """The first value of a known kind of field (see `Kind`), or None."""
         cdef const char* p = PyBytes_AS_STRING(self.raw)
         cdef int i
         if self.present & bit(kind):
@@ -361,10 +361,6 @@ cdef class Head:
             return None
         field = &self.fields[found]
         return p[field.value:field.value + field.value_size]
-
-    def value(self, int kind):
-        """The first value of a known kind of field (see `Kind`), or None."""
-        return self._value(kind)
 
     def pairs(self):
         """All fields as (name, value) pairs of bytes, as they came."""

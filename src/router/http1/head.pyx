@@ -96,7 +96,7 @@ cdef class RequestHead(Head):
     @property
     def expects_continue(self):
         """Whether the client waits for a 100 before it sends the body."""
-        cdef bytes value = self._value(Kind.EXPECT)
+        cdef bytes value = self.value(Kind.EXPECT)
         if value is None or self.minor == 0:
             return False
         return value.lower() == b"100-continue"
@@ -108,7 +108,7 @@ cdef class RequestHead(Head):
         No other change of protocol is taken part in: through h2c (RFC 9113, 3.1),
         requests would come that nobody here has seen.
         """
-        cdef bytes value = self._value(Kind.UPGRADE)
+        cdef bytes value = self.value(Kind.UPGRADE)
         if value is None or value.lower() != b"websocket" or not self.upgrades:
             return None
         return None if self.minor == 0 or self.has_body() else value
@@ -191,7 +191,7 @@ cdef class RequestHead(Head):
         """The authority that the client asked for, or None."""
         if self.authority_size:
             return self.raw[self.authority:self.authority + self.authority_size]
-        return self._value(Kind.HOST)
+        return self.value(Kind.HOST)
 
     def render(
         self,
@@ -272,7 +272,7 @@ cdef class ResponseHead(Head):
     @property
     def upgrade(self):
         """The protocol that a 101 changes to, or None."""
-        return self._value(Kind.UPGRADE)
+        return self.value(Kind.UPGRADE)
 
     cdef int _start_line(self, Py_ssize_t size) except -1:
         """Reads version, status and reason; returns where the fields start."""
