@@ -13,7 +13,6 @@ import resource
 import signal
 import sys
 from contextlib import AsyncExitStack
-from time import monotonic
 
 import uvloop
 from aiohttp import web
@@ -32,7 +31,7 @@ from router.fleet.worker import Worker
 from router.http1.connection import Ticker
 from router.observe import logs
 from router.observe.metrics import Metrics
-from router.proxy.call import Call
+from router.proxy.accounts import Accounts
 from router.proxy.choice import Chooser
 from router.proxy.exchange import Exchange
 from router.proxy.hold import HoldQueue
@@ -173,8 +172,17 @@ class Router:
         self._hold = hold
         worker_lines = WorkerLines(settings.api_key)
         ids = RequestIds(_lower(settings.request_id_headers))
+        accounts = Accounts(metrics, logs.AccessLog() if settings.access_log else None)
         exchange = self._exchange(
-            index, connections, hold, metrics, ids, worker_lines, health, models
+            index,
+            connections,
+            hold,
+            metrics,
+            ids,
+            worker_lines,
+            health,
+            models,
+            accounts,
         )
         registry.subscribe(_Followers(connections, hold))
 
@@ -194,7 +202,7 @@ class Router:
         server = Server(
             ticker,
             exchange,
-            AdminDoor(door, exchange, ids),
+            AdminDoor(door, exchange, ids, accounts.own),
             is_admin_path,
             ids,
             Limits(
@@ -203,6 +211,7 @@ class Router:
                 max_payload=settings.max_payload_size,
                 max_buffered=settings.max_buffered_bytes,
             ),
+            accounts.refused,
         )
         for name, help, read in (
             ("requests_in_flight", "Being served now.", lambda: exchange.in_flight),
@@ -253,6 +262,7 @@ class Router:
         worker_lines: WorkerLines,
         health: Health,
         models: ModelReader,
+        accounts: Accounts,
     ) -> Exchange:
         settings = self._settings
         choose = policy.make(
@@ -280,7 +290,7 @@ class Router:
             idle_limit=settings.stream_idle_timeout_secs,
             refused=health.refused,
             model_missing=models.missing,
-            finished=_Accounts(metrics, settings.access_log),
+            finished=accounts.served,
         )
 
     async def _door(self, admin: web.Application, ticker: Ticker) -> LocalConnections:
@@ -342,33 +352,6 @@ class _Followers:
         for worker in change.removed:
             self._connections.forget(worker.base_url)
         self._hold.wake()
-
-
-class _Accounts:
-    """What is counted and logged of a request that is over."""
-
-    def __init__(self, metrics: Metrics, access_log: bool) -> None:
-        self._metrics = metrics
-        self._access = logs.AccessLog() if access_log else None
-
-    def __call__(self, call: Call) -> None:
-        seconds = monotonic() - call.began
-        if call.status:
-            self._metrics.answered(call.wish.model, call.status, seconds)
-        if self._access is not None:
-            request = call.request
-            self._access(
-                request_id=call.id.decode("latin-1"),
-                client=request.client.peer,
-                method=request.head.method.decode("latin-1"),
-                path=request.head.path.decode("latin-1"),
-                status=call.status or 499,
-                seconds=seconds,
-                sent=request.sent,
-                model=call.wish.model,
-                worker=None if call.worker is None else call.worker.id,
-                attempts=call.attempts,
-            )
 
 
 def _lower(names: tuple[str, ...]) -> tuple[bytes, ...]:

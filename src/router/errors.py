@@ -131,6 +131,14 @@ class PayloadTooLarge(RouterError):
     code = "payload_too_large"
 
 
+class TargetTooLong(RouterError):
+    """The request line alone is larger than 64 KiB."""
+
+    status = 414
+    type = "invalid_request_error"
+    code = "uri_too_long"
+
+
 class HeadersTooLarge(RouterError):
     """The head is larger than 64 KiB or has more than 256 fields."""
 

@@ -196,7 +196,7 @@ class Relay:
             max_body=int(self.limits.body),
         )
 
-    def _refuse(self, status: int, what: str) -> bytes:
+    def _refuse(self, peer: str, status: int, what: str) -> bytes:
         self.log.append(f"refused: {what}")
         return own_answer(status, what, keep_alive=False)
 

@@ -84,7 +84,7 @@ class Ends:
         self.workers: list[Upstream] = []
         self.client = Downstream(
             serve or self.serve,
-            lambda status, what: b"refused",
+            lambda peer, status, what: b"refused",
             self.ticker,
             self.budget,
             head_timeout=1,

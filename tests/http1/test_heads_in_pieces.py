@@ -54,7 +54,7 @@ def outcomes(*pieces: bytes) -> list[object]:
         found.append((head.method, head.target, head.minor, head.pairs()))
         request.respond(b"")
 
-    def refuse(status: int, what: str) -> bytes:
+    def refuse(peer: str, status: int, what: str) -> bytes:
         found.append(status)
         return b""
 

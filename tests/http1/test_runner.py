@@ -109,7 +109,7 @@ def client(serve: object, budget: Budget | None = None) -> Downstream:
     """A client's end whose requests are served so."""
     end = Downstream(
         serve,  # type: ignore[arg-type]
-        lambda status, what: b"",
+        lambda peer, status, what: b"",
         Ticker(),
         budget or Budget(1 << 20),
         head_timeout=1,

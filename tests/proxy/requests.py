@@ -51,7 +51,7 @@ def request(
 
     client = Downstream(
         serve,
-        lambda status, what: b"%d %b" % (status, what.encode()),
+        lambda peer, status, what: b"%d %b" % (status, what.encode()),
         Ticker(),
         Budget(1 << 30),
         head_timeout=1,

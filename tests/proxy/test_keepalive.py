@@ -43,7 +43,7 @@ async def test_a_connection_to_a_worker_is_watched() -> None:
 async def test_a_connection_of_a_client_is_watched() -> None:
     nobody = cast(Any, None)
     limits = Limits(header_timeout=10, write_timeout=10, max_payload=1, max_buffered=1)
-    server = Server(Ticker(), nobody, nobody, nobody, RequestIds(()), limits)
+    server = Server(Ticker(), nobody, nobody, nobody, RequestIds(()), limits, nobody)
     port = await server.start("127.0.0.1", 0)
     try:
         with RawClient(port):

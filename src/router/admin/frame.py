@@ -110,7 +110,7 @@ def _of_aiohttp(error: web.HTTPException) -> RouterError:
         case web.HTTPNotFound():
             return NotFound("The router has no such path.")
         case web.HTTPMethodNotAllowed():
-            return MethodNotAllowed(f"This path does not take {error.method}.")
+            return MethodNotAllowed("This path does not take this method.")
         case web.HTTPRequestEntityTooLarge():
             return PayloadTooLarge(f"The body is larger than {MAX_BODY} bytes.")
         case _:

@@ -11,7 +11,7 @@ class Downstream(Connection):
     def __init__(
         self,
         serve: Callable[[Request], Coroutine[None, None, None]],
-        refuse: Callable[[int, str], bytes],
+        refuse: Callable[[str, int, str], bytes],
         ticker: Ticker,
         budget: Budget,
         *,

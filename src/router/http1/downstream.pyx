@@ -23,7 +23,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from router.http1.connection cimport Budget, Connection, Ticker, now
 from router.http1.fields cimport has_bare_newline, head_end
-from router.http1.head cimport RequestHead, parse_request
+from router.http1.head cimport RequestHead, parse_request, too_large
 from router.http1.request cimport Request, new_request
 from router.http1.runner cimport Runner
 
@@ -54,8 +54,8 @@ cdef double LINGER_IN_ALL = 30.0
 cdef class Downstream(Connection):
     """One client's connection.
 
-    `serve(request)` makes the coroutine of a request; `refuse(status, message)` gives
-    the bytes of the answer to what is not a request. Times are in seconds:
+    `serve(request)` makes the coroutine of a request; `refuse(peer, status, message)`
+    gives the bytes of the answer to what is not a request. Times are in seconds:
     `head_timeout` for a head, and between two pieces of a body; `idle_timeout` between
     requests; `write_timeout` for a client that does not read. `max_body` is in bytes.
     """
@@ -258,10 +258,9 @@ cdef class Downstream(Connection):
         self.seen = 0
         self.head_began = False
         self.line_skipped = False
-        if end < 0 or end > MAX_HEAD:
-            self._turn_away(431, f"a request head of more than {MAX_HEAD} bytes")
-            return False
         try:
+            if end < 0 or end > MAX_HEAD:
+                raise too_large(p, MAX_HEAD)
             head = parse_request(p[:end])
             if head.content_length > self.max_body:
                 raise ProtocolError(f"a body of more than {self.max_body} bytes", 413)
@@ -354,7 +353,7 @@ cdef class Downstream(Connection):
 
     cdef int _turn_away(self, int status, str message) except -1:
         """Answers what is not a request, and closes."""
-        self.forward(self._refuse(status, message))
+        self.forward(self._refuse(self.peer, status, message))
         return self._linger()
 
     cdef int _finish(self, bint sending) except -1:

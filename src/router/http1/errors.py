@@ -10,7 +10,7 @@ from __future__ import annotations
 class ProtocolError(Exception):
     """The peer sent what is not HTTP/1.1, or what two parsers could read differently.
 
-    `status` is what a server should answer: 400, 413 or 431.
+    `status` is what a server should answer: 400, 413, 414 or 431.
     """
 
     def __init__(self, message: str, status: int = 400) -> None:

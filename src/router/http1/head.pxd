@@ -28,5 +28,6 @@ cdef class ResponseHead(Head):
     cdef int _start_line(self, Py_ssize_t size) except -1
 
 
+cdef object too_large(const char* data, Py_ssize_t most)
 cpdef RequestHead parse_request(bytes raw)
 cpdef ResponseHead parse_response(bytes raw)

@@ -374,6 +374,13 @@ cpdef ResponseHead parse_response(bytes raw):
     return head
 
 
+cdef object too_large(const char* data, Py_ssize_t most):
+    """The error for a head of more than `most` bytes, or a first line of so many."""
+    cdef bint line = memchr(data, c"\n", most) == NULL
+    what = f"a request {'line' if line else 'head'} of more than {most} bytes"
+    return ProtocolError(what, 414 if line else 431)
+
+
 cdef Py_ssize_t checked_size(bytes raw) except -1:
     """The size of a head, once it is sure that the scans below cannot run past it."""
     cdef Py_ssize_t size = PyBytes_GET_SIZE(raw)

@@ -42,6 +42,9 @@ def setup(level: str, form: str, stream: TextIO, *, access_log: bool = False) ->
     access = logging.getLogger(ACCESS)
     access.setLevel(logging.INFO)
     access.disabled = not access_log
+    # What its parser refuses is answered; a traceback for each would let clients fill
+    # the log. What fails behind the parser is told by our own loggers.
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
 
 
 class TextFormatter(logging.Formatter):
@@ -122,8 +125,8 @@ class AccessLog:
         *,
         request_id: str,
         client: str,
-        method: str,
-        path: str,
+        method: str | None,
+        path: str | None,
         status: int,
         seconds: float,
         sent: int,
@@ -133,7 +136,8 @@ class AccessLog:
     ) -> None:
         """One request is over.
 
-        `path`: without its query, which may hold a key. `status`: of the answer that
+        `path`: without its query, which may hold a key; None, as `method`, for what
+        was refused since it is no request. `status`: of the answer that
         the client got; 499 if it left before there was one. `sent`: bytes of the
         answer, its head included. `worker`: the id of the one asked last. `attempts`:
         how often one was asked.

@@ -15,6 +15,7 @@ from router.errors import (
     PayloadTooLarge,
     RequestTimeout,
     RouterError,
+    TargetTooLong,
 )
 from router.http1.errors import BodyOverBudget, BodyTimeout, ProtocolError
 
@@ -22,6 +23,7 @@ _OF_STATUS: dict[int, type[RouterError]] = {
     400: BadRequest,
     408: RequestTimeout,
     413: PayloadTooLarge,
+    414: TargetTooLong,
     431: HeadersTooLarge,
 }
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from time import monotonic
 
-from router.errors import MethodNotAllowed, RouterError
+from router.errors import BadRequest, RouterError
 from router.http1.connection import Budget, Ticker
 from router.http1.downstream import Downstream
 from router.http1.errors import BadAnswer, ClientGone, UpstreamLost, UpstreamTimeout
@@ -29,7 +29,8 @@ from router.proxy.upstream import LocalConnections
 #: Seconds a client's connection is kept between requests: longer than the pools of
 #: clients keep theirs (Go 90, aiohttp 15, httpx 5), so that it is they who close.
 IDLE_SECONDS = 120.0
-#: What the admin application can be asked; its parser refuses words it does not know.
+#: What the admin application can be asked. Its parser refuses words it does not know,
+#: so that TRACE, which no path of ours takes either, is asked in place of any other.
 _ADMIN_METHODS = frozenset(
     (b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS")
 )
@@ -54,11 +55,17 @@ class AdminDoor:
     """The way of the router's own paths: to the application inside this process."""
 
     def __init__(
-        self, connections: LocalConnections, exchange: Exchange, ids: RequestIds
+        self,
+        connections: LocalConnections,
+        exchange: Exchange,
+        ids: RequestIds,
+        finished: Callable[[Call], None],
     ) -> None:
+        """`finished` is told of each call once it is over."""
         self._connections = connections
         self._exchange = exchange
         self._ids = ids
+        self._finished = finished
 
     async def serve(self, request: Request) -> None:
         """One request, from its head to the end of its answer."""
@@ -78,13 +85,12 @@ class AdminDoor:
             self._exchange.answer(call, answers.of_body(failure))
         except ClientGone:
             pass
+        finally:
+            self._finished(call)
 
     async def _ask(self, call: Call) -> Upstream:
         """Sends the request; the connection, with its answer's head there."""
         request = call.request
-        method = request.head.method
-        if method not in _ADMIN_METHODS:
-            raise MethodNotAllowed(f"This path does not take {method.decode()}.")
         upstream = None
         if request.body is not None:
             upstream = self._connections.take("admin")
@@ -94,13 +100,18 @@ class AdminDoor:
             request.client.peer.encode(),
             call.id,
         )
+        head = forwarded_head(request, request.body, lines)
+        method = request.head.method
+        if method not in _ADMIN_METHODS:
+            head = b"TRACE" + head[len(method) :]
         try:
-            upstream.send(
-                request, forwarded_head(request, request.body, lines), request.body
-            )
+            upstream.send(request, head, request.body)
             if request.body is None:
                 request.stream_to(upstream)
             await upstream.answered()
+            if upstream.head.header(b"x-request-id") is None:
+                # The application gives each answer its id. This is its parser's.
+                raise BadRequest("The router's own paths do not take such a request.")
         except BaseException:
             upstream.abort()
             raise
@@ -127,13 +138,16 @@ class Server:
         is_admin: Callable[[bytes], bool],
         ids: RequestIds,
         limits: Limits,
+        refused: Callable[[str, bytes, RouterError, int], None],
     ) -> None:
+        """`refused` is told of what is no request: peer, id, answer and its size."""
         self._ticker = ticker
         self._exchange = exchange
         self._admin = admin
         self._is_admin = is_admin
         self._ids = ids
         self._limits = limits
+        self._refused = refused
         self._server: asyncio.Server | None = None
         self.budget = Budget(limits.max_buffered)
         self.draining = False
@@ -195,7 +209,10 @@ class Server:
             return self._admin.serve(request)
         return self._exchange.serve(request)
 
-    def _refuse(self, status: int, what: str) -> bytes:
+    def _refuse(self, peer: str, status: int, what: str) -> bytes:
         """The answer to what is not a request."""
         error = answers.malformed(status, what)
-        return answers.render(error, self._ids.new(), keep_alive=False)
+        request_id = self._ids.new()
+        answer = answers.render(error, request_id, keep_alive=False)
+        self._refused(peer, request_id, error, len(answer))
+        return answer
