@@ -7,7 +7,6 @@ import os
 from functools import partial
 
 import pytest
-
 from bench.request import counting, timing
 from bench.request.cases import Case, cases
 from bench.request.wires import WireLoop
