@@ -42,12 +42,28 @@ class Slots:
 
     A slot of other `Slots` is a ValueError in every method, and so is a number that is
     no group.
+
+    Several processes may pick the same workers. Each has its own Slots, and its own row
+    of the `rows` they share: what it counts on each slot. A slot's load is the own
+    count, exact, plus those of the others as of the last `refresh`. One process alone
+    gives out the slots' numbers; it has no row, and the others take its numbers over.
     """
 
-    def __new__(cls, capacity: int = 64, *, seed: int | None = None) -> Self:
+    def __new__(
+        cls,
+        capacity: int = 64,
+        *,
+        seed: int | None = None,
+        rows: NDArray[np.int32] | None = None,
+        row: int = -1,
+    ) -> Self:
         """Room for `capacity` slots at first; it doubles as needed.
 
         `seed`: of the random choices, taken modulo 2**64; None: from the system.
+        `rows`: int32[processes, slots] in C order, slots a multiple of 64: as many as
+        there can ever be. Kept, and written in place; all zero at first. `row`: this
+        process's own; -1: it picks nothing and gives out the numbers. ValueError for
+        rows of another shape and a row that there is not.
         """
 
     @property
@@ -56,7 +72,7 @@ class Slots:
 
     @property
     def load(self) -> NDArray[np.int32]:
-        """Requests in flight by slot number, int32[capacity]; a copy."""
+        """What picks go by: requests in flight by slot number, int32[capacity]; a copy."""
 
     @property
     def available(self) -> NDArray[np.uint64]:
@@ -66,7 +82,7 @@ class Slots:
         """The slot that lives at this number; None: the number is free."""
 
     def load_of(self, slot: Slot) -> int:
-        """Requests in flight on the slot."""
+        """Requests in flight on the slot; without a row of one's own, of all rows now."""
 
     def is_available(self, slot: Slot) -> bool:
         """Whether picks may give the slot; never once retired."""
@@ -84,23 +100,47 @@ class Slots:
         come to the same picks.
         """
 
-    def acquire(self, owner: object, identity: SupportsIndex, group: int) -> Slot:
-        """A place for a worker: not available, no load.
+    def acquire(
+        self,
+        owner: object,
+        identity: SupportsIndex,
+        group: int,
+        place: tuple[int, int] | None = None,
+    ) -> Slot:
+        """A place for a worker: not available, no load of this process.
 
         `identity`: 64-bit hash of what the worker is known by everywhere (taken modulo
         2**64). Consistent hashing goes by it, so that restarts, replicas and processes
         agree. No pool has the slot before one that names it a candidate is published.
-        Raises MemoryError.
+        `place`: number and generation, as the process that gives them out has them; to
+        be given with an own row, and only then. Raises MemoryError, and ValueError for
+        a place that is not free.
         """
 
     def retire(self, slot: Slot) -> None:
         """Take the slot out of its group for good. Again: nothing.
 
-        Its number is used again only when its last request was released.
+        Its number is used again only when its last request was released, and with
+        rows, where numbers are given out, only when it was reclaimed.
+        """
+
+    def reclaim(self, slot: Slot) -> bool:
+        """Free the number of a retired slot; False: a process counts something on it.
+
+        For Slots with rows and no own row, which cannot know by themselves who still
+        picks: to be called once every process has retired the slot. ValueError for one
+        that is not retired, and for other Slots.
+        """
+
+    def refresh(self) -> int:
+        """Count in what other processes count now; how many slots changed.
+
+        Costs a look at each row, and a step of the order for each request more or
+        less. Without rows: nothing. Raises MemoryError.
         """
 
     def release(self, slot: Slot) -> bool:
-        """Count one request off. False, and nothing done, if none is counted.
+        """Count one request off. False, and nothing done, if this process counts none.
 
         So a release too many of a retired slot never reaches the worker that has the
         number now.

@@ -4,9 +4,9 @@
 Owns slots (a worker's place: load, availability, identity), groups (workers alike),
 pools (what one model can be served by) and the index that is published. Works on
 integers, arrays and opaque owners: it must not know what a worker, a model or a URL
-is. The structs and the choices are in `_group.pxd` and `_policies.pxd`; the classes
-here and in `_pool.pxi` are their doors: they check all that comes from Python, and own
-the memory. What each method promises is in `_core.pyi`.
+is. The structs and the choices are in `_group.pxd`, `_rows.pxd` and `_policies.pxd`; the
+classes here and in the `.pxi` files are their doors: they check all that comes
+from Python, and own the memory. What each method promises is in `_core.pyi`.
 
 All of it relies on the GIL, and between the first and the last write of a change no
 other Python code can run: memory is taken before, objects are let go of after.
@@ -30,6 +30,7 @@ from router._policies cimport (
     Choice, Part, Policy, choose, consistent_hash, least_load, permitted,
     power_of_two, random, round_robin
 )
+from router._rows cimport Rows, recount, sum_of_others, sum_of_slot
 
 import os
 from operator import index
@@ -47,45 +48,8 @@ cdef enum:
     MOST_SLOTS = 1 << 29    # numbers are int32 and capacity doubles
 
 
-@cython.final
-@cython.internal
-cdef class _Group:
-    """Owner of a group's memory. One that was dropped stays empty for ever."""
-
-    cdef Group state
-    cdef int32_t number
-    cdef int32_t members    # available or not
-
-    def __dealloc__(self):
-        release_memory(&self.state)
-
-
-@cython.final
-cdef class Slot:
-    """A worker's place, for one life of that worker."""
-
-    cdef readonly int number
-    cdef readonly int generation
-    cdef object _owner
-    cdef object home        # the token of the Slots it is of
-    cdef _Group group       # None once retired
-
-    def __init__(self):
-        raise TypeError("a slot is made by Slots.acquire")
-
-    @property
-    def owner(self):
-        """What the caller keeps here."""
-        return self._owner
-
-    @owner.setter
-    def owner(self, value):
-        old = self._owner   # let go of last: that may run any code
-        self._owner = value
-        del old
-
-    def __repr__(self):
-        return f"<Slot {self.number} generation {self.generation}>"
+include "_arrays.pxi"
+include "_slot.pxi"
 
 
 @cython.final
@@ -100,10 +64,18 @@ cdef class Slots:
     cdef list free          # numbers to use again
     cdef list groups        # number -> _Group; None where the number is free
     cdef list free_groups
+    cdef Rows rows
+    cdef object shared      # keeps the memory of the rows
+    cdef int32_t most       # slots there can be
 
-    def __cinit__(self, int32_t capacity=64, *, seed=None):
-        if not 0 <= capacity <= MOST_SLOTS:
-            raise ValueError(f"capacity must be from 0 to {MOST_SLOTS}")
+    def __cinit__(self, int32_t capacity=64, *, seed=None, rows=None, int32_t row=-1):
+        self.most = MOST_SLOTS
+        if rows is not None:
+            self._share(rows, row)
+        elif row >= 0:
+            raise ValueError("a row of no rows")
+        if not 0 <= capacity <= self.most:
+            raise ValueError(f"capacity must be from 0 to {self.most}")
         if seed is None:
             seed = int.from_bytes(os.urandom(8), "little")
         self.table.random = PyLong_AsUnsignedLongLongMask(seed)
@@ -114,13 +86,29 @@ cdef class Slots:
         self.free_groups = []
         self._grow(max(64, (capacity + 63) // 64 * 64))
 
+    cdef int _share(self, rows, int32_t row) except -1:
+        cdef int32_t[:, ::1] view = rows
+        if view.shape[1] < 64 or view.shape[1] % 64 or view.shape[1] > MOST_SLOTS:
+            raise ValueError("rows must have a multiple of 64 slots")
+        if not -1 <= row < view.shape[0]:
+            raise ValueError(f"there is no row {row}")
+        self.shared = rows
+        self.rows.first = &view[0, 0]
+        self.rows.processes = view.shape[0]
+        self.rows.slots = self.most = view.shape[1]
+        self.rows.own = row
+        if row >= 0:
+            self.table.own = &view[row, 0]
+        return 0
+
     cdef int _grow(self, int32_t capacity) except -1:
         # Taking memory may run other code, which may have grown the table meanwhile.
         cdef Table old, new
-        if capacity > MOST_SLOTS:
-            raise MemoryError(f"no room for more than {MOST_SLOTS} slots")
+        if capacity > self.most:
+            raise MemoryError(f"no room for more than {self.most} slots")
         arrays = {
             "load": np.zeros(capacity, np.int32),
+            "others": np.zeros(capacity, np.int32),
             "generation": np.zeros(capacity, np.int32),
             "place": np.full(capacity, -1, np.int32),
             "scratch": np.zeros(capacity, np.int32),
@@ -129,6 +117,7 @@ cdef class Slots:
             "excluded": np.zeros(capacity // 64, np.uint64),
         }
         new.load = _int32(arrays["load"])
+        new.others = _int32(arrays["others"])
         new.generation = _int32(arrays["generation"])
         new.place = _int32(arrays["place"])
         new.scratch = _int32(arrays["scratch"])
@@ -140,8 +129,10 @@ cdef class Slots:
         if capacity <= old.capacity:
             return 0
         new.random = old.random
+        new.own = old.own
         if old.capacity:
             memcpy(new.load, old.load, old.capacity * sizeof(int32_t))
+            memcpy(new.others, old.others, old.capacity * sizeof(int32_t))
             memcpy(new.generation, old.generation, old.capacity * sizeof(int32_t))
             memcpy(new.place, old.place, old.capacity * sizeof(int32_t))
             memcpy(new.identity, old.identity, old.capacity * sizeof(uint64_t))
@@ -174,7 +165,11 @@ cdef class Slots:
     def load_of(self, Slot slot not None):
         """Requests in flight on the slot."""
         self._check(slot)
-        return self.table.load[slot.number] if self._lives(slot) else 0
+        if not self._lives(slot):
+            return 0
+        if self.rows.first != NULL and self.rows.own < 0:
+            return sum_of_slot(&self.rows, slot.number)
+        return self.table.load[slot.number]
 
     def is_available(self, Slot slot not None):
         """Whether a pick may give the slot."""
@@ -211,13 +206,19 @@ cdef class Slots:
         # False once retired and empty: the number may be another worker's.
         return PyList_GET_ITEM(self.living, slot.number) == <PyObject *> slot
 
-    def acquire(self, owner, identity, int32_t group):
-        """A place for a worker: not available, no load."""
+    def acquire(self, owner, identity, int32_t group, place=None):
+        """A place for a worker: not available, no load of this process."""
         cdef uint64_t hashed = mix(PyLong_AsUnsignedLongLongMask(identity))
         cdef _Group joined = self._group(group)
         cdef Slot slot = Slot.__new__(Slot)
         slot._owner = owner
         slot.home = self.home
+        if (place is not None) != (self.table.own != NULL):
+            raise ValueError("places are given where there is an own row, and only there")
+        if place is not None:
+            self._take_place(slot, joined, place[0], place[1])
+            self.table.identity[slot.number] = hashed
+            return slot
         while not self.free and len(self.living) == self.table.capacity:
             self._grow(self.table.capacity * 2)
         self._join(slot, joined)
@@ -231,6 +232,24 @@ cdef class Slots:
         self.table.identity[slot.number] = hashed
         return slot
 
+    cdef int _take_place(
+        self, Slot slot, _Group joined, int32_t number, int32_t generation
+    ) except -1:
+        if not 0 <= number < self.most or generation < 0:
+            raise ValueError(f"there is no place {number}")
+        while number >= self.table.capacity:
+            self._grow(self.table.capacity * 2)
+        self.living.extend([None] * (number + 1 - len(self.living)))
+        if self.living[number] is not None:
+            raise ValueError(f"{self.living[number]!r} is still in use")
+        self._join(slot, joined)
+        slot.number = number
+        slot.generation = self.table.generation[number] = generation
+        self.table.load[number] = sum_of_slot(&self.rows, number)
+        self.table.others[number] = self.table.load[number] - self.table.own[number]
+        self.living[number] = slot
+        return 0
+
     def retire(self, Slot slot not None):
         """Take the slot out for good; its number is free once it is empty."""
         self._check(slot)
@@ -239,26 +258,67 @@ cdef class Slots:
         self._set_available(slot, False)
         slot.group.members -= 1
         slot.group = None
-        if self.table.load[slot.number] == 0:
+        if self.rows.first == NULL:
+            if self.table.load[slot.number] == 0:
+                self._let_go(slot)
+        elif self.table.own != NULL and self.table.own[slot.number] == 0:
             self._let_go(slot)
+
+    def reclaim(self, Slot slot not None):
+        """Free the number of a retired slot that no process counts anything on."""
+        self._check(slot)
+        if slot.group is not None or self.rows.first == NULL or self.table.own != NULL:
+            raise ValueError(f"{slot!r} is not to be reclaimed here")
+        if self._lives(slot) and sum_of_slot(&self.rows, slot.number) == 0:
+            self._let_go(slot)
+        return not self._lives(slot)
+
+    def refresh(self):
+        """Count in what the other processes count now; how many slots changed."""
+        cdef int32_t number, others, change, changed = 0
+        cdef int32_t count = min(len(self.living), self.table.capacity)
+        cdef Slot slot
+        if self.rows.first == NULL:
+            return 0
+        sum_of_others(&self.rows, self.table.scratch, count)
+        for number in range(count):
+            others = self.table.scratch[number]
+            change = others - self.table.others[number]
+            if change == 0:
+                continue
+            changed += 1
+            if self.table.place[number] < 0:
+                recount(NULL, &self.table, number, others)
+                continue
+            slot = <Slot> PyList_GET_ITEM(self.living, number)
+            if not reserve_levels(&slot.group.state, self.table.load[number] + change):
+                raise MemoryError
+            recount(&slot.group.state, &self.table, number, others)
+        return changed
 
     cdef int _let_go(self, Slot slot) except -1:
         self.table.generation[slot.number] += 1
         self.living[slot.number] = None
-        self.free.append(slot.number)
+        if self.table.own == NULL:
+            self.free.append(slot.number)
         return 0
 
     def release(self, Slot slot not None):
         """One request less in flight; False if none was counted."""
         cdef int32_t number = slot.number
         self._check(slot)
-        if not self._lives(slot) or self.table.load[number] == 0:
+        cdef int32_t *counted = self.table.load
+        if self.table.own != NULL:
+            counted = self.table.own
+        if not self._lives(slot) or counted[number] == 0:
             return False
+        if self.table.own != NULL:
+            self.table.own[number] -= 1
         if self.table.place[number] >= 0:
             count_down(&slot.group.state, &self.table, number)
             return True
         self.table.load[number] -= 1
-        if slot.group is None and self.table.load[number] == 0:
+        if slot.group is None and counted[number] == 0:
             self._let_go(slot)
         return True
 
@@ -343,50 +403,4 @@ cdef class Slots:
 
 
 include "_pool.pxi"
-
-
-@cython.final
-cdef class Index:
-    """What is published: one reference, replaced as a whole."""
-
-    cdef readonly Slots slots
-    cdef object _current
-
-    def __cinit__(self, Slots slots not None):
-        self.slots = slots
-
-    @property
-    def current(self):
-        """What was published last; None before."""
-        return self._current
-
-    def publish(self, current, moved, groups):
-        """Move slots to groups and make `current` current, in one step."""
-        cdef list slots = list(moved)
-        cdef list targets = [self.slots._group(index(number)) for number in groups]
-        cdef Py_ssize_t i
-        if len(slots) != len(targets):
-            raise ValueError("moved and groups must be of one length")
-        for slot in slots:
-            if not isinstance(slot, Slot):
-                raise TypeError("moved must hold slots")
-            self.slots._check(<Slot> slot)
-        old = self._current     # let go of last: that may run any code
-        for i in range(len(targets)):
-            self.slots._move(
-                <Slot> PyList_GET_ITEM(slots, i), <_Group> PyList_GET_ITEM(targets, i)
-            )
-        self._current = current
-        del old
-
-
-# --- doors between arrays and pointers ------------------------------------------------
-
-cdef int32_t *_int32(array) except NULL:
-    cdef int32_t[::1] view = array
-    return &view[0]
-
-
-cdef uint64_t *_uint64(array) except NULL:
-    cdef uint64_t[::1] view = array
-    return &view[0]
+include "_index.pxi"

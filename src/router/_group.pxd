@@ -15,7 +15,9 @@ from libc.string cimport memmove
 
 cdef struct Table:
     # What every slot has, as columns; the numpy arrays behind them are held by Slots.
-    int32_t *load           # requests in flight
+    int32_t *load           # requests in flight, those of other processes included
+    int32_t *own            # those of this process, in its shared row; NULL: all are
+    int32_t *others         # those of other processes, as they were last looked at
     int32_t *generation     # lives of the number that are over
     int32_t *place          # index in the order of its group; -1: not available
     uint64_t *available     # bit words

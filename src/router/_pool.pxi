@@ -177,6 +177,8 @@ cdef class Pool:
         if not reserve_levels(group, self.choice.table.load[number] + 1):
             raise MemoryError
         count_up(group, self.choice.table, number)
+        if self.choice.table.own != NULL:
+            self.choice.table.own[number] += 1
         return <Slot> PyList_GET_ITEM(self.slots.living, number)
 
 
