@@ -72,7 +72,7 @@ class Slots:
 
     @property
     def load(self) -> NDArray[np.int32]:
-        """What picks go by: requests in flight by slot number, int32[capacity]; a copy."""
+        """Requests in flight by slot number, as picks see it, int32[capacity]; a copy."""
 
     @property
     def available(self) -> NDArray[np.uint64]:
@@ -82,7 +82,7 @@ class Slots:
         """The slot that lives at this number; None: the number is free."""
 
     def load_of(self, slot: Slot) -> int:
-        """Requests in flight on the slot; without a row of one's own, of all rows now."""
+        """Requests in flight on the slot; without an own row, of all rows now."""
 
     def is_available(self, slot: Slot) -> bool:
         """Whether picks may give the slot; never once retired."""

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from router._core import Pool, Slot, Slots
 from tests.core import oracle
 from tests.core.fleet import bits
+from tests.core.oracle import Oracle
+from tests.core.oracle import Pool as Twin
 
 PROCESSES = 3
 ANY = st.integers(0, 2**16)
@@ -38,14 +40,14 @@ class Process:
 
     slots: Slots
     group: int
-    oracle: oracle.Oracle
+    oracle: Oracle
     places: dict[int, Slot] = field(default_factory=dict)
     #: Held by requests of this process: a slot stands here once a request.
     held: list[Slot] = field(default_factory=list)
     #: What the others counted when it last looked, by number.
     seen: dict[int, int] = field(default_factory=dict)
     pool: Pool | None = None
-    twin: oracle.Pool | None = None
+    twin: Twin | None = None
 
     def own(self, number: int) -> int:
         return sum(slot.number == number for slot in self.held)
@@ -68,7 +70,7 @@ class ProcessesShareLoads(RuleBasedStateMachine):
     def process(self, row: int, seed: int) -> Process:
         slots = Slots(rows=self.rows, row=row, seed=seed)
         group = slots.add_group(1.0, 0, 0, LIMIT)
-        return Process(slots, group, oracle.Oracle(seed))
+        return Process(slots, group, Oracle(seed))
 
     def take_over(self, process: Process, slot: Slot) -> None:
         number = slot.number
@@ -94,10 +96,10 @@ class ProcessesShareLoads(RuleBasedStateMachine):
             process.pool = Pool(process.slots, bits(members), [process.group])
 
             def order(process: Process = process) -> list[int]:
-                return process.slots.order(process.group).tolist()
+                return list(process.slots.order(process.group).tolist())
 
             group = oracle.Group(1.0, 0, 0, LIMIT, order)
-            process.twin = oracle.Pool(members, [group])
+            process.twin = Twin(members, [group])
 
     @rule()
     def join(self) -> None:

@@ -120,6 +120,7 @@ class ProbeRoutes:
 async def metrics_page(metrics: Metrics) -> web.Response:
     """The exposition. A large fleet's is written in slices, so that the loop serves
     requests meanwhile."""
+    await metrics.gathered()
     lines = list[str]()
     for position, line in enumerate(metrics.lines(), 1):
         lines.append(line)

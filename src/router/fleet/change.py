@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from router._core import Slot
 from router.fleet.snapshot import Snapshot
 from router.fleet.worker import Worker
 
@@ -34,3 +35,5 @@ class Change:
     #: Names that became known, and names whose last worker left.
     models_added: tuple[str, ...]
     models_removed: tuple[str, ...]
+    #: Of the workers that are gone, and of those that went before they were published.
+    retired: tuple[Slot, ...] = ()

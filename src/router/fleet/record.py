@@ -59,8 +59,7 @@ class Record:
     @property
     def available(self) -> bool:
         """Whether picks may give it."""
-        worker = self.worker
-        return worker.status is Status.READY and worker.circuit is not Circuit.OPEN
+        return self.worker.available
 
     def take_list(self, cards: Sequence[ModelCard] | None) -> None:
         """The worker's list was read; None: it has none, which leaves what was given.

@@ -13,7 +13,7 @@ import asyncio
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -53,6 +53,7 @@ class Registry:
         unlisted_wildcard: bool = False,
         scheduler: Scheduler | None = None,
         clock: Callable[[], float] = time.time,
+        everywhere: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         """Publishes an empty snapshot.
 
@@ -64,6 +65,7 @@ class Registry:
         the thread of the mutation. Without one each mutation is published by itself,
         and `tick` is to be called.
         `clock`: seconds since the epoch.
+        `everywhere`: returns when all that route by this registry go by a version.
         """
         self._index = index
         self._slots = index.slots
@@ -71,6 +73,7 @@ class Registry:
         self._unlisted_wildcard = unlisted_wildcard
         self._scheduler = scheduler
         self._clock = clock
+        self._everywhere = everywhere
         self._callbacks: tuple[Callable[[Change], None], ...] = ()
 
         self._lock = threading.Lock()
@@ -234,12 +237,14 @@ class Registry:
             self._urgent = True
 
     async def settled(self) -> None:
-        """Returns when all that was changed before is published.
+        """Returns when all that was changed before is published, in every process.
 
         What changes in the same turn of the event loop shares the publication.
         """
         await asyncio.sleep(0)
         self.flush()
+        if self._everywhere is not None:
+            await self._everywhere(self.snapshot.version)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -287,13 +292,20 @@ class Registry:
         for record in self._touched:
             self._slots.set_available(record.slot, record.available)
         removed = tuple(r.worker for r in self._gone if r.published is not None)
-        for record in self._gone:
-            self._slots.retire(record.slot)
+        retired = tuple(record.slot for record in self._gone)
+        for slot in retired:
+            self._slots.retire(slot)
         self._assembly.forget_empty_groups()
         self._touched.clear()
         self._gone.clear()
         return Change(
-            snapshot, tuple(added), removed, tuple(updated), built.added, built.removed
+            snapshot,
+            tuple(added),
+            removed,
+            tuple(updated),
+            built.added,
+            built.removed,
+            retired,
         )
 
     def _snapshot_of(

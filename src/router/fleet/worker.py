@@ -141,6 +141,11 @@ class Worker:
     #: Its place in the core for its whole life; `slot.owner` is the newest Worker.
     slot: Slot = field(repr=False, compare=False)
 
+    @property
+    def available(self) -> bool:
+        """Whether picks may give it."""
+        return self.status is Status.READY and self.circuit is not Circuit.OPEN
+
     def __hash__(self) -> int:
         return hash(self.id)
 

@@ -17,7 +17,7 @@ cdef class Ticker:
 
 @cython.final
 cdef class Budget:
-    cdef readonly long long limit
+    cdef public long long limit
     cdef readonly long long held
     cdef bint take(self, long long size) noexcept
     cdef void give_back(self, long long size) noexcept

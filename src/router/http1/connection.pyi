@@ -24,8 +24,7 @@ class Ticker:
 @final
 class Budget:
     def __init__(self, limit: int) -> None: ...
-    @property
-    def limit(self) -> int: ...
+    limit: int
     @property
     def held(self) -> int: ...
 

@@ -42,6 +42,17 @@ class Histogram:
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.total += seconds
 
+    def take(self) -> tuple[list[int], float]:
+        """Counts and sum so far; begins again from zero."""
+        taken = (self.counts, self.total)
+        self.counts, self.total = [0] * len(self.counts), 0.0
+        return taken
+
+    def add(self, counts: Iterable[int], total: float) -> None:
+        """What another one counted."""
+        self.counts = [a + b for a, b in zip(self.counts, counts, strict=True)]
+        self.total += total
+
     def samples(self, name: str) -> Iterator[str]:
         """Its lines of text."""
         for end, count in zip(_ENDS, accumulate(self.counts), strict=True):

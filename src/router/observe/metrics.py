@@ -9,8 +9,9 @@ so that nobody can make the list grow. Knows nothing of HTTP.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import Protocol
 
 from prometheus_client import (
     CollectorRegistry,
@@ -20,10 +21,10 @@ from prometheus_client import (
 )
 
 from router.fleet.change import Change
-from router.fleet.registry import Registry
 from router.fleet.snapshot import Snapshot
 from router.fleet.worker import Status, Worker
 from router.observe.exposition import Histogram, family, labels
+from router.observe.tally import Tally, add, taken, taken_once
 
 #: Stands for every model name that no worker has, and for everything else unforeseen.
 OTHER = "other"
@@ -45,6 +46,14 @@ UPSTREAM_ERRORS = (
 _CLASSES = ("none", *(f"{number}xx" for number in range(1, 10)))
 
 
+class Fleet(Protocol):
+    """The registry, or what follows one in another process."""
+
+    @property
+    def snapshot(self) -> Snapshot: ...
+    def subscribe(self, callback: Callable[[Change], None]) -> object: ...
+
+
 class WorkerSeries:
     """One worker's counters."""
 
@@ -59,6 +68,7 @@ class Metrics:
     """The router's counters. Attributes are read and incremented in place."""
 
     __slots__ = (
+        "_gather",
         "_gauges",
         "_load_of",
         "_models",
@@ -72,13 +82,14 @@ class Metrics:
         "held",
         "hold_rejections",
         "hold_timeouts",
+        "process_restarts",
         "resends",
         "retries",
         "upstream_errors",
     )
 
     def __init__(
-        self, registry: Registry, load_of: Callable[[Worker], int], version: str
+        self, registry: Fleet, load_of: Callable[[Worker], int], version: str
     ) -> None:
         """Counts from zero, and follows the fleet from now on.
 
@@ -93,6 +104,8 @@ class Metrics:
         self.held = 0
         self.hold_timeouts = 0
         self.hold_rejections = 0
+        #: Data processes started in place of others that had died.
+        self.process_restarts = 0
         self.duration = Histogram()
         self.first_byte = Histogram()
         self.retries = dict.fromkeys(RETRY_REASONS, 0)
@@ -103,6 +116,7 @@ class Metrics:
         self._workers = {w.id: WorkerSeries(w.url) for w in snapshot.workers}
         self._registry = registry
         self._gauges: list[tuple[str, str, Callable[[], int]]] = []
+        self._gather: Callable[[], Awaitable[None]] | None = None
         self._load_of = load_of
         self._version = version
         self._process = CollectorRegistry()
@@ -147,6 +161,51 @@ class Metrics:
         For what somebody else counts anyway, such as connections. Once per name.
         """
         self._gauges.append((f"fleetrouter_{name}", help, read))
+
+    # --- several processes --------------------------------------------------------
+
+    def gather_with(self, gather: Callable[[], Awaitable[None]]) -> None:
+        """Others count, too: `gather` adds what they did, before it is shown."""
+        self._gather = gather
+
+    async def gathered(self) -> None:
+        """Returns when all that is counted so far is here."""
+        if self._gather is not None:
+            await self._gather()
+
+    def take(self) -> Tally:
+        """What was counted since the last time, to be added elsewhere."""
+        counters = {name: getattr(self, name) for _, _, name in _COUNTERS}
+        for name in counters:
+            setattr(self, name, 0)
+        workers = {id: series.answers for id, series in self._workers.items()}
+        return Tally(
+            counters={name: count for name, count in counters.items() if count},
+            duration=self.duration.take(),
+            first_byte=self.first_byte.take(),
+            retries=taken_once(self.retries),
+            upstream_errors=taken_once(self.upstream_errors),
+            answers=taken(self._models),
+            attempts=taken(workers),
+            gauges={name: read() for name, _, read in self._gauges},
+        )
+
+    def add(self, tally: Tally) -> None:
+        """What another process counted; of workers and models that are still there."""
+        for name, count in tally.counters.items():
+            setattr(self, name, getattr(self, name) + count)
+        self.duration.add(*tally.duration)
+        self.first_byte.add(*tally.first_byte)
+        for reason, count in tally.retries.items():
+            self.retries[reason] += count
+        for kind, count in tally.upstream_errors.items():
+            self.upstream_errors[kind] += count
+        for model, counts in tally.answers.items():
+            add(self._models.get(model, self._models[OTHER]), counts)
+        for worker_id, counts in tally.attempts.items():
+            series = self._workers.get(worker_id)
+            if series is not None:
+                add(series.answers, counts)
 
     def _follow(self, change: Change) -> None:
         for worker in change.added:
@@ -275,6 +334,11 @@ _COUNTERS = (
         "fleetrouter_hold_rejections_total",
         "Requests refused since too many waited.",
         "hold_rejections",
+    ),
+    (
+        "fleetrouter_process_restarts_total",
+        "Data processes started in place of others that had died.",
+        "process_restarts",
     ),
 )
 

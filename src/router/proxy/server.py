@@ -8,7 +8,8 @@ worker, everything else to the exchange.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import socket
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -52,7 +53,7 @@ class Limits:
 
 
 class AdminDoor:
-    """The way of the router's own paths: to the application inside this process."""
+    """The way of the router's own paths: to the application inside the router."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class AdminDoor:
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """The address of what is in this process."""
+    """The address of what is inside the router."""
 
     host: str = ""
     port: int = 0
@@ -148,20 +149,31 @@ class Server:
         self._ids = ids
         self._limits = limits
         self._refused = refused
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self.budget = Budget(limits.max_buffered)
         self.draining = False
 
     async def start(self, host: str, port: int) -> int:
         """Starts listening; the port. Raises OSError for an address that is taken."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._connection, host, port, backlog=BACKLOG
-        )
-        for listening in self._server.sockets:
-            watch(listening)
-        bound: int = self._server.sockets[0].getsockname()[1]
+        server = await loop.create_server(self._connection, host, port, backlog=BACKLOG)
+        self._take(server)
+        bound: int = server.sockets[0].getsockname()[1]
         return bound
+
+    async def start_at(self, listeners: Sequence[socket.socket]) -> None:
+        """As `start`, with sockets that listen already."""
+        loop = asyncio.get_running_loop()
+        for listener in listeners:
+            server = await loop.create_server(
+                self._connection, sock=listener, backlog=BACKLOG
+            )
+            self._take(server)
+
+    def _take(self, server: asyncio.Server) -> None:
+        for listening in server.sockets:
+            watch(listening)
+        self._servers.append(server)
 
     async def drain(self, timeout: float) -> bool:
         """Takes no new connections and lets running requests finish.
@@ -171,8 +183,7 @@ class Server:
         self.draining = True
         deadline = monotonic() + timeout
         await asyncio.sleep(min(DRAIN_GRACE_SECONDS, timeout))
-        if self._server is not None:
-            self._server.close()
+        self._stop_listening()
         while clients := self.clients():
             for client in clients:
                 client.drain()
@@ -183,10 +194,13 @@ class Server:
 
     def close(self) -> None:
         """Stops listening and cuts what is still open."""
-        if self._server is not None:
-            self._server.close()
+        self._stop_listening()
         for client in self.clients():
             client.abort()
+
+    def _stop_listening(self) -> None:
+        for server in self._servers:
+            server.close()
 
     def clients(self) -> list[Downstream]:
         """The open connections of clients."""

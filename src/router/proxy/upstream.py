@@ -15,7 +15,7 @@ import math
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from router.errors import Overloaded, WorkerUnreachable
@@ -186,17 +186,17 @@ class Connections:
 
 
 class LocalConnections(Connections):
-    """Connections to a server in this very process, over socket pairs.
+    """Connections within this machine's router, over socket pairs.
 
-    `accept()` makes the server's protocol for one connection. Nothing is left in the
-    file system, and nobody else can connect.
+    `hand_over` gives the other end to the server, in this process or another one.
+    Nothing is left in the file system, and nobody else can connect.
     """
 
     def __init__(
-        self, ticker: Ticker, accept: Callable[[], asyncio.BaseProtocol]
+        self, ticker: Ticker, hand_over: Callable[[socket.socket], Awaitable[object]]
     ) -> None:
         super().__init__(ticker, connect_timeout=5.0, idle_timeout=4.0)
-        self._accept = accept
+        self._hand_over = hand_over
 
     async def _open(self, address: Address) -> Upstream:
         loop = asyncio.get_running_loop()
@@ -204,7 +204,7 @@ class LocalConnections(Connections):
         try:
             ours.setblocking(False)
             theirs.setblocking(False)
-            await loop.connect_accepted_socket(self._accept, theirs)
+            await self._hand_over(theirs)
             _, upstream = await loop.create_unix_connection(
                 lambda: Upstream(self._ticker), sock=ours
             )

@@ -8,6 +8,7 @@ setting by name.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -82,6 +83,24 @@ class Integer(Kind):
         if not self.low <= raw <= self.high:
             raise Mistake(f"{raw} is not between {self.low} and {self.high}")
         return raw
+
+
+class Processes(Kind):
+    """How many; `auto`: one a core that this process may run on."""
+
+    metavar = "N|auto"
+    MOST = 64
+
+    def parse(self, raw: object) -> int:
+        if raw == "auto":
+            return min(_cores(), self.MOST)
+        return Integer(1, self.MOST).parse(raw)
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from router.settings.kinds import (
     Integer,
     Kind,
     Number,
+    Processes,
     Secret,
     Switch,
     Text,
@@ -68,6 +69,10 @@ class Settings:
     )
     host: str = _setting("127.0.0.1", _HOST, "address to listen at")
     port: int = _setting(30_000, _PORT, "port to listen at; 0: any free one")
+
+    processes: int = _setting(
+        1, Processes(), "that serve; above 1 there is one more, which controls them"
+    )
 
     worker_urls: tuple[str, ...] = _setting(
         (), Words(WorkerURL()), "workers at start; late ones join by themselves"

@@ -1,0 +1,171 @@
+"""The index in a data process: what the registry published, made again.
+
+Owns the workers as the control process told of them, and the Assembly that makes the
+index of them: the same one the registry uses, so that a request finds the same pools
+here. Decides nothing: what a worker serves and whether it is available comes with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from router._core import Index, Slot
+from router.fleet.assembly import Assembly, Kind, bit_words, grown, hash64, put_bit
+from router.fleet.change import Change
+from router.fleet.record import kind_of
+from router.fleet.snapshot import Snapshot
+from router.fleet.worker import Status, Worker
+from router.processes.messages import Placed, Publication, fields_of, worker_of
+
+
+class OutOfStep(Exception):
+    """A publication does not follow the last one: the process has to start anew."""
+
+
+@dataclass(slots=True)
+class _Member:
+    worker: Worker
+    kind: Kind
+    group: int
+
+
+class Mirror:
+    """Follows a registry in another process. To be read like that registry."""
+
+    def __init__(self, index: Index) -> None:
+        """Publishes an empty snapshot."""
+        self._index = index
+        self._slots = index.slots
+        self._assembly = Assembly(self._slots)
+        self._ready = bit_words(self._slots.capacity)
+        #: By slot number, in registration order.
+        self._members: dict[int, _Member] = {}
+        self._callbacks: tuple[Callable[[Change], None], ...] = ()
+        self._whole = False
+        built = self._assembly.build()
+        empty = Snapshot(
+            version=0,
+            pools=built.pools,
+            wildcards=built.wildcards,
+            everyone=built.everyone,
+            default_model=None,
+            pending=0,
+            counts=dict.fromkeys(Status, 0),
+            providers={},
+            slots=(),
+            ready=self._ready.copy(),
+        )
+        index.publish(empty, (), ())
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What requests go by now."""
+        current = self._index.current
+        assert isinstance(current, Snapshot)
+        return current
+
+    def subscribe(self, callback: Callable[[Change], None]) -> object:
+        """Calls back after each publication."""
+        self._callbacks = (*self._callbacks, callback)
+        return None
+
+    def apply(self, news: Publication) -> None:
+        """Publishes here what was published there. Raises OutOfStep."""
+        if self._whole and news.version != self.snapshot.version + 1:
+            raise OutOfStep(f"{news.version} after {self.snapshot.version}")
+        self._whole = True
+        removed = [self._take_out(number) for number in news.removed]
+        before = {
+            p.number: self._members[p.number].worker
+            for p in news.placed
+            if p.number in self._members
+        }
+        members = [self._place(placed) for placed in news.placed]
+        change = self._publish(news, members, removed, before)
+        for callback in self._callbacks:
+            callback(change)
+
+    def _take_out(self, number: int) -> Worker:
+        member = self._members.pop(number)
+        self._slots.set_available(member.worker.slot, False)
+        self._assembly.displace(number, member.kind)
+        put_bit(self._ready, number, False)
+        return member.worker
+
+    def _place(self, placed: Placed) -> _Member:
+        """Follows what is new of a worker, up to the publication."""
+        fields = fields_of(placed)
+        number = placed.number
+        kind = kind_of(fields, fields)  # a worker has the fields of both
+        member = self._members.get(number)
+        if member is None:
+            group = self._assembly.group(kind)
+            slot = self._slots.acquire(
+                None, hash64(fields.url), group, (number, placed.generation)
+            )
+            member = _Member(worker_of(fields, slot), kind, group)
+            self._members[number] = member
+            self._assembly.place(number, kind)
+        else:
+            member.worker = worker_of(fields, member.worker.slot)
+            if kind != member.kind:
+                self._assembly.displace(number, member.kind)
+                self._assembly.group(kind)
+                self._assembly.place(number, kind)
+                member.kind = kind
+        self._ready = grown(self._ready, self._slots.capacity)
+        put_bit(self._ready, number, member.worker.status is Status.READY)
+        return member
+
+    def _slots_in_order(self, changes: int) -> tuple[Slot, ...]:
+        if not changes:
+            return self.snapshot.slots
+        return tuple(member.worker.slot for member in self._members.values())
+
+    def _publish(
+        self,
+        news: Publication,
+        members: list[_Member],
+        removed: list[Worker],
+        before: dict[int, Worker],
+    ) -> Change:
+        built = self._assembly.build()
+        moved, groups = [], []
+        for member in members:
+            worker = member.worker
+            worker.slot.owner = worker
+            group = self._assembly.group(member.kind)
+            if group != member.group:
+                member.group = group
+                moved.append(worker.slot)
+                groups.append(group)
+        snapshot = Snapshot(
+            version=news.version,
+            pools=built.pools,
+            wildcards=built.wildcards,
+            everyone=built.everyone,
+            default_model=built.default_model,
+            pending=news.counts[Status.PENDING],
+            counts=news.counts,
+            providers=built.providers,
+            slots=self._slots_in_order(len(removed) + len(members) - len(before)),
+            ready=self._ready.copy(),
+        )
+        self._index.publish(snapshot, moved, groups)
+        for member in members:
+            self._slots.set_available(member.worker.slot, member.worker.available)
+        for worker in removed:
+            self._slots.retire(worker.slot)
+        self._assembly.forget_empty_groups()
+        workers = [member.worker for member in members]
+        return Change(
+            snapshot,
+            added=tuple(w for w in workers if w.slot.number not in before),
+            removed=tuple(removed),
+            updated=tuple(
+                (before[w.slot.number], w) for w in workers if w.slot.number in before
+            ),
+            models_added=built.added,
+            models_removed=built.removed,
+        )
