@@ -72,7 +72,7 @@ class Slots:
 
     @property
     def load(self) -> NDArray[np.int32]:
-        """Requests in flight by slot number, as picks see it, int32[capacity]; a copy."""
+        """What picks see by slot number: in flight, int32[capacity]; a copy."""
 
     @property
     def available(self) -> NDArray[np.uint64]:

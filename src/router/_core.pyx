@@ -4,9 +4,9 @@
 Owns slots (a worker's place: load, availability, identity), groups (workers alike),
 pools (what one model can be served by) and the index that is published. Works on
 integers, arrays and opaque owners: it must not know what a worker, a model or a URL
-is. The structs and the choices are in `_group.pxd`, `_rows.pxd` and `_policies.pxd`; the
-classes here and in the `.pxi` files are their doors: they check all that comes
-from Python, and own the memory. What each method promises is in `_core.pyi`.
+is. The structs and the choices are in `_group.pxd`, `_rows.pxd` and `_policies.pxd`;
+the classes here and in the `.pxi` files are their doors: they check all that comes from
+Python, and own the memory. What each method promises is in `_core.pyi`.
 
 All of it relies on the GIL, and between the first and the last write of a change no
 other Python code can run: memory is taken before, objects are let go of after.
@@ -99,7 +99,6 @@ cdef class Slots:
         self.rows.own = row
         if row >= 0:
             self.table.own = &view[row, 0]
-        return 0
 
     cdef int _grow(self, int32_t capacity) except -1:
         # Taking memory may run other code, which may have grown the table meanwhile.

@@ -100,6 +100,7 @@ class CompatRoutes:
                 f"The worker was not up within {self._startup_timeout:g} s, "
                 "or was removed meanwhile."
             ) from error
+        await self._registry.settled()
         return web.Response(text=f"Successfully added worker: {wanted.url}")
 
     async def remove_worker(self, request: web.Request) -> web.Response:

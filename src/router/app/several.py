@@ -67,6 +67,7 @@ class SeveralProcesses:
         sockets = listeners.bind(
             settings.host, settings.port, settings.processes, BACKLOG
         )
+        stack.callback(listeners.close, sockets)
         port: int = sockets[0][0].getsockname()[1]
         self._memory = Memory.create(settings.processes)
         stack.callback(self._memory.close)

@@ -298,15 +298,8 @@ class Registry:
         self._assembly.forget_empty_groups()
         self._touched.clear()
         self._gone.clear()
-        return Change(
-            snapshot,
-            tuple(added),
-            removed,
-            tuple(updated),
-            built.added,
-            built.removed,
-            retired,
-        )
+        told = (tuple(added), removed, tuple(updated), built.added, built.removed)
+        return Change(snapshot, *told, retired)
 
     def _snapshot_of(
         self, built: Built, version: int, slots: tuple[Slot, ...]

@@ -8,6 +8,7 @@ in one of them outlives the process that would have taken it.
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 
 
 def bind(host: str, port: int, count: int, backlog: int) -> list[list[socket.socket]]:
@@ -33,11 +34,16 @@ def bind(host: str, port: int, count: int, backlog: int) -> list[list[socket.soc
             for listener in sockets:
                 listener.listen(backlog)
     except BaseException:
-        for sockets in lists:
-            for listener in sockets:
-                listener.close()
+        close(lists)
         raise
     return lists
+
+
+def close(lists: Sequence[Sequence[socket.socket]]) -> None:
+    """Closes them here; those who inherited them go on. Again: nothing."""
+    for sockets in lists:
+        for listener in sockets:
+            listener.close()
 
 
 def _bound(

@@ -13,11 +13,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from time import monotonic
 
 import msgspec
 
+from router.processes import listeners
 from router.processes.channel import Channel
 from router.processes.messages import Boot, Drain, Serving, Up
 
@@ -41,9 +42,8 @@ class StartFailed(OSError):
 class Child:
     """One data process, from its start to its end."""
 
-    def __init__(self, row: int, listeners: Sequence[socket.socket]) -> None:
+    def __init__(self, row: int) -> None:
         self.row = row
-        self.listeners = listeners
         self.channel: Channel[Up]
         self.process: subprocess.Popen[bytes]
         self.began = monotonic()
@@ -55,7 +55,7 @@ class Child:
 class Supervisor:
     """Keeps a data process running for each row. Lives on one event loop.
 
-    `listeners`: each process's own sockets; connections wait in them while it is
+    `sockets`: each process's own, that listen; connections wait in them while it is
     started again. `inherited`: descriptors that all of them get. `boot`: what one
     begins with. `received` is given their messages, and `lost` a process that has
     died, before another one takes its row.
@@ -63,19 +63,19 @@ class Supervisor:
 
     def __init__(
         self,
-        listeners: Sequence[Sequence[socket.socket]],
+        sockets: Sequence[Sequence[socket.socket]],
         inherited: Sequence[int],
         boot: Callable[[int, tuple[int, ...]], Boot],
         received: Callable[[Child, Up], None],
         lost: Callable[[Child], None],
     ) -> None:
-        self._listeners = listeners
+        self._sockets = sockets
         self._inherited = tuple(inherited)
         self._boot = boot
         self._received = received
         self._lost = lost
         self._children: dict[int, Child] = {}
-        self._delays = [0.0] * len(listeners)
+        self._delays = [0.0] * len(sockets)
         self._tasks: set[asyncio.Task[None]] = set()
         self._progress = asyncio.Event()
         self._ending = False
@@ -91,12 +91,12 @@ class Supervisor:
 
     async def start(self) -> None:
         """Returns when all processes serve. Raises StartFailed."""
-        for row in range(len(self._listeners)):
+        for row in range(len(self._sockets)):
             await self._spawn(row)
         with suppress(TimeoutError):
             async with asyncio.timeout(START_TIMEOUT):
-                while len(self._children) == len(self._listeners):
-                    if len(self.children) == len(self._listeners):
+                while len(self._children) == len(self._sockets):
+                    if len(self.children) == len(self._sockets):
                         self._started = True
                         return
                     await self._progress.wait()
@@ -111,7 +111,7 @@ class Supervisor:
             else:
                 child.process.kill()
         # Held by the processes alone now, so that closing them there closes them.
-        self._close_listeners()
+        listeners.close(self._sockets)
         with suppress(TimeoutError):
             async with asyncio.timeout(within + DRAIN_MARGIN):
                 await self._all_over()
@@ -119,7 +119,7 @@ class Supervisor:
     async def stop(self) -> None:
         """Ends what is left at once."""
         self._ending = True
-        self._close_listeners()
+        listeners.close(self._sockets)
         for child in self._children.values():
             child.process.kill()
         await self._all_over()
@@ -130,18 +130,14 @@ class Supervisor:
         for child in list(self._children.values()):
             await child.over.wait()
 
-    def _close_listeners(self) -> None:
-        for listeners in self._listeners:
-            for listener in listeners:
-                listener.close()
-
     # --- one process ------------------------------------------------------------------
 
     async def _spawn(self, row: int) -> None:
-        child = Child(row, self._listeners[row])
+        child = Child(row)
         ours, theirs = socket.socketpair()
-        with theirs:
-            numbers = tuple(listener.fileno() for listener in child.listeners)
+        with theirs, ExitStack() as failing:
+            failing.callback(ours.close)
+            numbers = tuple(listener.fileno() for listener in self._sockets[row])
             # -P: never a `router` that happens to lie in the working directory.
             child.process = subprocess.Popen(
                 [
@@ -151,6 +147,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), *numbers, *self._inherited),
             )
+            failing.pop_all()
         self._children[row] = child
         child.channel = Channel(
             self._decoder,
@@ -180,7 +177,7 @@ class Supervisor:
             _log.error(
                 "a data process died",
                 extra={
-                    "process": child.row,
+                    "row": child.row,
                     "pid": child.process.pid,
                     "code": child.process.returncode,
                 },

@@ -94,6 +94,8 @@ class Processes(Kind):
     def parse(self, raw: object) -> int:
         if raw == "auto":
             return min(_cores(), self.MOST)
+        if isinstance(raw, str) and not re.fullmatch(r"[+-]?[0-9]{1,19}", raw):
+            raise Mistake(f"{raw!r} is neither a number nor auto")
         return Integer(1, self.MOST).parse(raw)
 
 
