@@ -72,8 +72,7 @@ class SeveralProcesses:
         self._memory = Memory.create(settings.processes)
         stack.callback(self._memory.close)
         index = Index(Slots(rows=self._memory.rows))
-        self._publisher = Publisher(index)
-        stack.callback(self._publisher.close)
+        self._publisher = Publisher(index, asyncio.get_running_loop().call_later)
         self._control = await start_control(
             settings,
             index,

@@ -15,6 +15,7 @@ import msgspec
 
 from router._core import Index, Slot
 from router.fleet.change import Change
+from router.fleet.registry import Scheduler
 from router.fleet.snapshot import Snapshot
 from router.processes.channel import Channel
 from router.processes.messages import Publication, Up, place
@@ -30,15 +31,17 @@ _RECLAIM_SECONDS = 0.25
 class Publisher:
     """Tells data processes what the registry publishes. Lives on one event loop."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, scheduler: Scheduler) -> None:
+        """`scheduler`: runs a function after so many seconds."""
         self._index = index
+        self._scheduler = scheduler
         #: Who follows -> the version it goes by.
         self._applied: dict[Channel[Up], int] = {}
         self._moved = asyncio.Event()
         self._slots: dict[int, Slot] = {}
         #: (first version without it, slot), in the order of versions.
         self._retired: deque[tuple[int, Slot]] = deque()
-        self._reclaimer: asyncio.TimerHandle | None = None
+        self._reclaim_due = False
 
     def slot(self, number: int, generation: int) -> Slot | None:
         """The slot that a data process means; None: that life is over."""
@@ -100,11 +103,6 @@ class Publisher:
                 extra={"version": version, "is_at": self._oldest()},
             )
 
-    def close(self) -> None:
-        """Looks at no slots any more."""
-        if self._reclaimer is not None:
-            self._reclaimer.cancel()
-
     def _oldest(self) -> int:
         current: Snapshot = self._index.current
         return min(self._applied.values(), default=current.version)
@@ -114,12 +112,12 @@ class Publisher:
         self._moved = asyncio.Event()
 
     def _reclaim_soon(self) -> None:
-        if self._retired and self._reclaimer is None:
-            loop = asyncio.get_running_loop()
-            self._reclaimer = loop.call_later(_RECLAIM_SECONDS, self._reclaim)
+        if self._retired and not self._reclaim_due:
+            self._reclaim_due = True
+            self._scheduler(_RECLAIM_SECONDS, self._reclaim)
 
     def _reclaim(self) -> None:
-        self._reclaimer = None
+        self._reclaim_due = False
         oldest = self._oldest()
         kept: deque[tuple[int, Slot]] = deque()
         for version, slot in self._retired:
