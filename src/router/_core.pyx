@@ -105,16 +105,7 @@ cdef class Slots:
         cdef Table old, new
         if capacity > self.most:
             raise MemoryError(f"no room for more than {self.most} slots")
-        arrays = {
-            "load": np.zeros(capacity, np.int32),
-            "others": np.zeros(capacity, np.int32),
-            "generation": np.zeros(capacity, np.int32),
-            "place": np.full(capacity, -1, np.int32),
-            "scratch": np.zeros(capacity, np.int32),
-            "identity": np.zeros(capacity, np.uint64),
-            "available": np.zeros(capacity // 64, np.uint64),
-            "excluded": np.zeros(capacity // 64, np.uint64),
-        }
+        cdef dict arrays = _columns(capacity)
         new.load = _int32(arrays["load"])
         new.others = _int32(arrays["others"])
         new.generation = _int32(arrays["generation"])
@@ -166,7 +157,7 @@ cdef class Slots:
         self._check(slot)
         if not self._lives(slot):
             return 0
-        if self.rows.first != NULL and self.rows.own < 0:
+        if self._gives_out():
             return sum_of_slot(&self.rows, slot.number)
         return self.table.load[slot.number]
 
@@ -201,6 +192,13 @@ cdef class Slots:
             raise ValueError(f"{slot!r} is not of these slots")
         return 0
 
+    cdef inline int32_t *_counted(self) noexcept:
+        # What this process itself counts.
+        return self.table.load if self.table.own == NULL else self.table.own
+
+    cdef inline bint _gives_out(self) noexcept:
+        return self.rows.first != NULL and self.table.own == NULL
+
     cdef inline bint _lives(self, Slot slot) noexcept:
         # False once retired and empty: the number may be another worker's.
         return PyList_GET_ITEM(self.living, slot.number) == <PyObject *> slot
@@ -213,7 +211,7 @@ cdef class Slots:
         slot._owner = owner
         slot.home = self.home
         if (place is not None) != (self.table.own != NULL):
-            raise ValueError("places are given where there is an own row, and only there")
+            raise ValueError("places are given with an own row, and only then")
         if place is not None:
             self._take_place(slot, joined, place[0], place[1])
             self.table.identity[slot.number] = hashed
@@ -257,16 +255,14 @@ cdef class Slots:
         self._set_available(slot, False)
         slot.group.members -= 1
         slot.group = None
-        if self.rows.first == NULL:
-            if self.table.load[slot.number] == 0:
-                self._let_go(slot)
-        elif self.table.own != NULL and self.table.own[slot.number] == 0:
+        # Who gives out shared numbers cannot know here who else may pick the slot.
+        if self._counted()[slot.number] == 0 and not self._gives_out():
             self._let_go(slot)
 
     def reclaim(self, Slot slot not None):
         """Free the number of a retired slot that no process counts anything on."""
         self._check(slot)
-        if slot.group is not None or self.rows.first == NULL or self.table.own != NULL:
+        if slot.group is not None or not self._gives_out():
             raise ValueError(f"{slot!r} is not to be reclaimed here")
         if self._lives(slot) and sum_of_slot(&self.rows, slot.number) == 0:
             self._let_go(slot)
@@ -276,6 +272,7 @@ cdef class Slots:
         """Count in what the other processes count now; how many slots changed."""
         cdef int32_t number, others, change, changed = 0
         cdef int32_t count = min(len(self.living), self.table.capacity)
+        cdef Group *group = NULL
         cdef Slot slot
         if self.rows.first == NULL:
             return 0
@@ -286,13 +283,12 @@ cdef class Slots:
             if change == 0:
                 continue
             changed += 1
-            if self.table.place[number] < 0:
-                recount(NULL, &self.table, number, others)
-                continue
-            slot = <Slot> PyList_GET_ITEM(self.living, number)
-            if not reserve_levels(&slot.group.state, self.table.load[number] + change):
-                raise MemoryError
-            recount(&slot.group.state, &self.table, number, others)
+            if self.table.place[number] >= 0:
+                slot = <Slot> PyList_GET_ITEM(self.living, number)
+                group = &slot.group.state
+                if not reserve_levels(group, self.table.load[number] + change):
+                    raise MemoryError
+            recount(group, &self.table, number, others)
         return changed
 
     cdef int _let_go(self, Slot slot) except -1:
@@ -306,9 +302,7 @@ cdef class Slots:
         """One request less in flight; False if none was counted."""
         cdef int32_t number = slot.number
         self._check(slot)
-        cdef int32_t *counted = self.table.load
-        if self.table.own != NULL:
-            counted = self.table.own
+        cdef int32_t *counted = self._counted()
         if not self._lives(slot) or counted[number] == 0:
             return False
         if self.table.own != NULL:

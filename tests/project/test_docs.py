@@ -91,7 +91,7 @@ def test_the_page_for_operators_lists_the_metrics_as_they_are() -> None:
     assert listed == re.findall(r"^# TYPE (fleetrouter_\w+) (\w+)$", served, re.M)
 
 
-@pytest.mark.parametrize("room", ["http1", "fleet", "proxy"])
+@pytest.mark.parametrize("room", ["http1", "fleet", "proxy", "processes"])
 def test_the_design_names_every_module_of_the_way_of_a_request(room: str) -> None:
     page = (ROOT / "docs" / "design.md").read_text().partition("Imports point")[0]
     stems = {path.stem for path in modules(f"src/router/{room}") if path.is_file()}

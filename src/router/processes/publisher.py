@@ -38,14 +38,13 @@ class Publisher:
         #: Who follows -> the version it goes by.
         self._applied: dict[Channel[Up], int] = {}
         self._moved = asyncio.Event()
-        self._slots: dict[int, Slot] = {}
         #: (first version without it, slot), in the order of versions.
         self._retired: deque[tuple[int, Slot]] = deque()
         self._reclaim_due = False
 
     def slot(self, number: int, generation: int) -> Slot | None:
         """The slot that a data process means; None: that life is over."""
-        slot = self._slots.get(number)
+        slot = self._index.slots.at(number)
         return slot if slot is not None and slot.generation == generation else None
 
     def follow(self, change: Change) -> None:
@@ -53,10 +52,6 @@ class Publisher:
         snapshot = change.snapshot
         for slot in change.retired:
             self._retired.append((snapshot.version, slot))
-        for worker in change.removed:
-            self._slots.pop(worker.slot.number, None)
-        for worker in change.added:
-            self._slots[worker.slot.number] = worker.slot
         if self._applied:
             news = Publication(
                 snapshot.version,
