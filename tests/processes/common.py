@@ -210,6 +210,8 @@ async def two(
     flags = ("--processes", "2", "--worker-urls", *fleet.urls, *QUICK, *flags)
     async with serving(*flags) as router:
         clients = await one_each(router)
-        await ready(clients[0], len(fleet))
-        yield router, clients
-        await close(clients)
+        try:
+            await ready(clients[0], len(fleet))
+            yield router, clients
+        finally:
+            await close(clients)

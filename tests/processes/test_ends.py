@@ -206,6 +206,7 @@ async def test_a_process_that_hangs_goes_with_its_control_process() -> None:
 
 async def test_processes_share_one_memory_that_has_no_name() -> None:
     async with serving("--processes", "2") as router:
+        await close(await one_each(router))  # all of them are up
         for pid in (router.pid, *children(router.pid)):
             maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
             shared = [line for line in maps if line.split()[1] == "rw-s"]
