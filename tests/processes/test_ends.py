@@ -197,6 +197,7 @@ async def test_nothing_is_left_of_a_router_that_is_killed(
 
 async def test_a_process_that_hangs_goes_with_its_control_process() -> None:
     async with serving("--processes", "2") as router:
+        await close(await one_each(router))  # all of them are up
         pids = children(router.pid)
         os.kill(pids[0], signal.SIGSTOP)
         os.kill(router.pid, signal.SIGKILL)
