@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.processes.common import (
     in_flight,
     metric,
     one_each,
+    ready,
     two,
 )
 from tests.support.router_process import RouterFailed, RouterProcess, serving
@@ -107,6 +109,52 @@ async def test_a_process_is_started_again_each_time_and_nothing_adds_up() -> Non
         assert len(children(router.pid)) == 2
 
 
+async def test_a_process_that_hangs_holds_up_nobody_and_is_started_again() -> None:
+    async with (
+        SimulatedFleet(2, models=["m"]) as fleet,
+        two(fleet) as (router, (hanging, other)),
+    ):
+        for client in (hanging, other):
+            await client.complete()
+        os.kill(hanging.process, signal.SIGSTOP)
+        hanging.send("POST", "/v1/completions", {"model": "m", "prompt": "hi"})
+        # All of this while it hangs: a change waits for it once, and no longer.
+        for _ in range(4):
+            gone, left = await ready(other, 2)
+            assert (await other.ask("DELETE", f"/workers/{gone['id']}"))[0] == 200
+            assert await other.complete() == left["id"]
+            status, _ = await other.ask("POST", "/workers", {"url": gone["url"]})
+            assert status == 201
+        assert await metric(other, "fleetrouter_requests_total") >= 4
+        async with asyncio.timeout(60):
+            while alive(hanging.process):
+                await asyncio.sleep(0.05)
+        assert await hanging.rest() == b""
+        again = await one_each(router)
+        assert hanging.process not in [client.process for client in again]
+        for client in again:
+            await client.complete()
+        assert await in_flight(other) == 0
+        assert "a data process hangs" in router.logs()
+        await close(again)
+
+
+async def test_a_process_that_hangs_does_not_hold_up_the_end() -> None:
+    async with SimulatedFleet(1, models=["m"]) as fleet:
+        router = RouterProcess(
+            *("--processes", "2", "--worker-urls", *fleet.urls),
+            *("--drain-timeout-secs", "0.5"),
+        )
+        await asyncio.to_thread(router.start)
+        clients = await one_each(router)
+        pids = children(router.pid)
+        os.kill(pids[0], signal.SIGSTOP)
+        os.kill(router.pid, signal.SIGTERM)
+        assert await asyncio.to_thread(router.wait) == 0
+        assert not any(map(alive, pids))
+        await close(clients)
+
+
 async def test_connections_wait_while_their_process_is_started_again() -> None:
     async with SimulatedFleet(1, models=["m"]) as fleet, two(fleet) as (router, _):
         for pid in children(router.pid):
@@ -186,6 +234,8 @@ async def test_nothing_is_left_of_a_router_that_is_killed(
         for pid in pids if all_at_once else pids[:1]:
             os.kill(pid, signal.SIGKILL)
         await until_gone(pids)
+        with socket.create_server(("127.0.0.1", router.port)):
+            pass  # the port is free
         for client in clients:
             assert not (await client.rest()).endswith(b"0\r\n\r\n")
         assert list(tmp_path.iterdir()) == []

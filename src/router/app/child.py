@@ -23,6 +23,7 @@ from router.processes.channel import Channel, read_boot
 from router.processes.door import through
 from router.processes.memory import Memory
 from router.processes.messages import (
+    HEARTBEAT_SECONDS,
     Applied,
     Ask,
     Boot,
@@ -39,9 +40,6 @@ from router.processes.mirror import Mirror
 from router.processes.parent import die_with
 from router.processes.shares import Bound, Shares
 from router.settings import Settings
-
-#: Seconds between two times that what was counted is told: as much as a crash loses.
-TELL_SECONDS = 1.0
 
 
 def run_child(channel: int, gc_thresholds: tuple[int, int, int]) -> int:
@@ -178,7 +176,7 @@ class DataProcess:
     def _keep_telling(self) -> None:
         self._tell(0)
         loop = asyncio.get_running_loop()
-        self._teller = loop.call_later(TELL_SECONDS, self._keep_telling)
+        self._teller = loop.call_later(HEARTBEAT_SECONDS, self._keep_telling)
 
     def _tell(self, asked: int) -> None:
         self._channel.send(Counted(self._metrics.take(), asked))

@@ -165,7 +165,7 @@ class SeveralProcesses:
         self._control.metrics.process_restarts = self._supervisor.restarts
         number = next(self._asks)
         waits = []
-        for child in self._supervisor.children:
+        for child in self._supervisor.answering:
             future = asyncio.get_running_loop().create_future()
             self._asked[child.row, number] = future
             child.channel.send(Ask(number))

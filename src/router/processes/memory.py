@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,11 +46,7 @@ class Memory:
     def create(cls, processes: int) -> Memory:
         """New memory, all zero. Raises OSError."""
         size = processes * (_ROW + _TOTALS)
-        if hasattr(os, "memfd_create"):
-            fd = os.memfd_create("fleetrouter")
-        else:
-            with tempfile.TemporaryFile() as file:  # has no name from the start
-                fd = os.dup(file.fileno())
+        fd = os.memfd_create("fleetrouter")
         os.ftruncate(fd, size)
         return cls(fd, processes)
 

@@ -16,6 +16,10 @@ from router._core import Slot
 from router.fleet.worker import Status, Worker
 from router.observe.tally import Tally
 
+#: Seconds between two times that a data process tells what it counted, be it nothing:
+#: as much as a crash loses, and how the control process knows that it does not hang.
+HEARTBEAT_SECONDS = 1.0
+
 # --- to a data process ----------------------------------------------------------------
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import sys
 
 #: From <linux/prctl.h>.
 _PR_SET_PDEATHSIG = 1
@@ -18,10 +17,8 @@ _PR_SET_PDEATHSIG = 1
 def die_with(parent: int) -> None:
     """From now on this process is killed when its parent ends; at once if it has.
 
-    `parent`: its pid. Only Linux has it; elsewhere the end of the channel must do.
+    `parent`: its pid.
     """
-    if sys.platform != "linux":
-        return
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:

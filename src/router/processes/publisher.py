@@ -37,6 +37,8 @@ class Publisher:
         self._scheduler = scheduler
         #: Who follows -> the version it goes by.
         self._applied: dict[Channel[Up], int] = {}
+        #: Who did not follow in time: not waited for until it has caught up.
+        self._late: set[Channel[Up]] = set()
         self._moved = asyncio.Event()
         #: (first version without it, slot), in the order of versions.
         self._retired: deque[tuple[int, Slot]] = deque()
@@ -78,25 +80,41 @@ class Publisher:
     def leave(self, channel: Channel[Up]) -> None:
         """A process has gone, and its row is zero."""
         self._applied.pop(channel, None)
+        self._late.discard(channel)
         self._move()
 
     def applied(self, channel: Channel[Up], version: int) -> None:
         """A process goes by this version now."""
         if channel in self._applied:
             self._applied[channel] = version
+            current: Snapshot = self._index.current
+            if version == current.version:
+                self._late.discard(channel)
             self._move()
 
     async def everywhere(self, version: int) -> None:
-        """Returns when every living process goes by `version`, or after PATIENCE."""
+        """Returns when every living process goes by `version`, or after PATIENCE.
+
+        One process that hangs makes the changes of that time wait, and no later ones.
+        """
         try:
             async with asyncio.timeout(PATIENCE):
-                while self._oldest() < version:
+                while self._behind(version):
                     await self._moved.wait()
         except TimeoutError:
+            self._late.update(self._behind(version))
             _log.warning(
                 "a process does not follow",
                 extra={"version": version, "is_at": self._oldest()},
             )
+
+    def _behind(self, version: int) -> list[Channel[Up]]:
+        """Those to wait for."""
+        return [
+            channel
+            for channel, applied in self._applied.items()
+            if applied < version and channel not in self._late
+        ]
 
     def _oldest(self) -> int:
         current: Snapshot = self._index.current

@@ -2,7 +2,8 @@
 
 Owns the child processes and their channels. A child is started by exec, not by fork:
 the event loop, its threads and its descriptors are no part of it, whenever that is. It
-is known to be dead when its channel ends, which the system sees to however it died.
+is known to be dead when its channel ends, which the system sees to however it died, and
+to hang when it is silent: then it is killed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import msgspec
 
 from router.processes import listeners
 from router.processes.channel import Channel
-from router.processes.messages import Boot, Drain, Serving, Up
+from router.processes.messages import HEARTBEAT_SECONDS, Boot, Drain, Serving, Up
 
 _log = logging.getLogger("router.processes")
 
@@ -32,6 +33,10 @@ LONG_LIFE = 10.0
 DRAIN_MARGIN = 5.0
 #: Seconds until the first processes serve.
 START_TIMEOUT = 60.0
+#: Heartbeats that a process which serves may leave out. A garbage collection or an
+#: index of 10,000 workers takes a fraction of one; a process that is ended loses all
+#: its streams.
+MOST_MISSED = 10
 _REAP_SECONDS = 0.005
 
 
@@ -48,6 +53,8 @@ class Child:
         self.process: subprocess.Popen[bytes]
         self.began = monotonic()
         self.serving = False
+        #: Heartbeats that did not come since it was heard of last.
+        self.missed = 0
         #: Set once it has ended and nothing of it is left.
         self.over = asyncio.Event()
 
@@ -77,6 +84,7 @@ class Supervisor:
         self._children: dict[int, Child] = {}
         self._delays = [0.0] * len(sockets)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._watching: asyncio.TimerHandle | None = None
         self._progress = asyncio.Event()
         self._ending = False
         self._started = False
@@ -89,8 +97,14 @@ class Supervisor:
         """Those that serve."""
         return tuple(child for child in self._children.values() if child.serving)
 
+    @property
+    def answering(self) -> tuple[Child, ...]:
+        """Those that serve and were heard of lately: they can be waited for."""
+        return tuple(child for child in self.children if child.missed <= 2)
+
     async def start(self) -> None:
         """Returns when all processes serve. Raises StartFailed."""
+        self._watch()
         for row in range(len(self._sockets)):
             await self._spawn(row)
         with suppress(TimeoutError):
@@ -123,12 +137,33 @@ class Supervisor:
         for child in self._children.values():
             child.process.kill()
         await self._all_over()
+        if self._watching is not None:
+            self._watching.cancel()
         for task in self._tasks:
             task.cancel()
 
     async def _all_over(self) -> None:
         for child in list(self._children.values()):
             await child.over.wait()
+
+    def _watch(self) -> None:
+        """Ends processes that hang.
+
+        Their silence is counted in looks, not in seconds: when this process itself was
+        held up, it hears what they said meanwhile before it looks a second time.
+        """
+        self._watching = asyncio.get_running_loop().call_later(
+            HEARTBEAT_SECONDS, self._watch
+        )
+        for child in self._children.values():
+            child.missed += 1
+            most = MOST_MISSED if child.serving else START_TIMEOUT / HEARTBEAT_SECONDS
+            if child.missed == most + 1:
+                _log.error(
+                    "a data process hangs",
+                    extra={"row": child.row, "pid": child.process.pid},
+                )
+                child.process.kill()  # its channel ends, and the rest follows
 
     # --- one process ------------------------------------------------------------------
 
@@ -158,6 +193,7 @@ class Supervisor:
         child.channel.send(self._boot(row, numbers))
 
     def _hear(self, child: Child, message: Up) -> None:
+        child.missed = 0
         if isinstance(message, Serving):
             child.serving = True
             self._step()

@@ -8,8 +8,8 @@ setting by name.
 from __future__ import annotations
 
 import math
-import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,11 @@ from types import MappingProxyType
 
 from router.errors import BadRequest
 from router.fleet import address
+from router.settings.cores import cores
 
+#: Whether there can be several processes: elsewhere the kernel does not spread
+#: connections over sockets of one port, and memory without a name has another shape.
+_SEVERAL = sys.platform == "linux"
 #: RFC 9110, section 5.6.2: what a header's name is made of.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -86,23 +90,20 @@ class Integer(Kind):
 
 
 class Processes(Kind):
-    """How many; `auto`: one a core that this process may run on."""
+    """How many; `auto`: one a core that this process may use."""
 
     metavar = "N|auto"
     MOST = 64
 
     def parse(self, raw: object) -> int:
         if raw == "auto":
-            return min(_cores(), self.MOST)
+            return min(cores(), self.MOST) if _SEVERAL else 1
         if isinstance(raw, str) and not re.fullmatch(r"[+-]?[0-9]{1,19}", raw):
             raise Mistake(f"{raw!r} is neither a number nor auto")
-        return Integer(1, self.MOST).parse(raw)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        count = Integer(1, self.MOST).parse(raw)
+        if count > 1 and not _SEVERAL:
+            raise Mistake(f"{count} processes need Linux")
+        return count
 
 
 @dataclass(frozen=True)
