@@ -18,7 +18,7 @@ from cpython.long cimport PyLong_AsUnsignedLongLongMask
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
 from libc.math cimport isfinite
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport INT32_MAX, int32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
@@ -64,6 +64,7 @@ cdef class Slots:
     cdef list free          # numbers to use again
     cdef list groups        # number -> _Group; None where the number is free
     cdef list free_groups
+    cdef uint64_t mark      # counts pools: each has its own
     cdef Rows rows
     cdef object shared      # keeps the memory of the rows
     cdef int32_t most       # slots there can be

@@ -22,9 +22,7 @@ cdef class Pool:
         self.slots = slots
         self.choice.table = &slots.table
         self._take_candidates(candidates)
-        self._take_groups(groups)
-        if previous is not None:
-            self._carry_over(previous)
+        self._take_groups(groups, previous)
 
     def __dealloc__(self):
         free(self.choice.parts)
@@ -51,31 +49,46 @@ cdef class Pool:
             self.size += __builtin_popcountll(words[word])
         return 0
 
-    cdef int _take_groups(self, groups) except -1:
+    cdef int _take_groups(self, groups, Pool previous) except -1:
+        # A pool may have as many groups as the fleet has workers, and is made anew
+        # whenever one of them changes: no Python object is made for a group.
+        cdef int32_t i = 0, tier = INT32_MAX
+        cdef bint ordered = True
         cdef _Group group
-        cdef int32_t i = 0
-        self.groups = [self.slots._group(index(number)) for number in groups]
-        if len(set(self.groups)) != len(self.groups):
-            raise ValueError("a group is named twice")
-        self.groups.sort(key=_by_tier)
+        self.groups = [self.slots._group(number) for number in groups]
+        self.slots.mark += 1
+        for group in self.groups:
+            if group.mark == self.slots.mark:
+                raise ValueError("a group is named twice")
+            group.mark = self.slots.mark
+            ordered = ordered and group.state.tier <= tier
+            tier = group.state.tier
+        if not ordered:
+            self.groups.sort(key=_by_tier)
         self.choice.parts = <Part *> calloc(len(self.groups) + 1, sizeof(Part))
         if self.choice.parts == NULL:
             raise MemoryError
         for group in self.groups:
+            group.position = i
             self.choice.parts[i].group = &group.state
             self.choice.parts[i].last = -1
             i += 1
         self.choice.part_count = i
+        if previous is not None:
+            self._carry_over(previous)
         return 0
 
     cdef int _carry_over(self, Pool previous) except -1:
-        cdef int32_t i, j
-        places = {id(group): i for i, group in enumerate(previous.groups)}
-        for i in range(self.choice.part_count):
-            j = places.get(id(self.groups[i]), -1)
-            if j >= 0:
-                self.choice.parts[i].credit = previous.choice.parts[j].credit
-                self.choice.parts[i].last = previous.choice.parts[j].last
+        # The groups of this pool bear its mark, and their position in it.
+        cdef int32_t i = 0
+        cdef _Group group
+        cdef Part *part
+        for group in previous.groups:
+            if group.mark == self.slots.mark:
+                part = &self.choice.parts[group.position]
+                part.credit = previous.choice.parts[i].credit
+                part.last = previous.choice.parts[i].last
+            i += 1
         return 0
 
     def __len__(self):

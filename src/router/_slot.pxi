@@ -10,6 +10,8 @@ cdef class _Group:
     cdef Group state
     cdef int32_t number
     cdef int32_t members    # available or not
+    cdef uint64_t mark      # of the pool that last took it, and where it stands there
+    cdef int32_t position
 
     def __dealloc__(self):
         release_memory(&self.state)

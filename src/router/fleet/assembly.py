@@ -2,12 +2,16 @@
 
 Owns the candidate bitsets (one bit a slot, one set a model, one for the wildcards, one
 for everyone), the groups of like workers, and the pools made of both. A change costs
-what it touched: only sets that are dirty become new pools. Called under the registry's
-lock; the pools it gives away never change, its own bitsets never leave.
+what it touched: only sets that are dirty become new pools. That can be many, where a
+wildcard comes to a fleet of 10,000 models, so they can be made in slices, before all of
+them are published together. Called under the registry's lock; the pools it gives away
+never change, its own bitsets never leave.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field, replace
@@ -141,6 +145,8 @@ class Assembly:
         self._everyone = _Candidates(0, bit_words(slots.capacity))
         #: Names whose pool is to be made anew.
         self._dirty: set[str] = set()
+        #: Made and not given away yet; None: the name is to be forgotten.
+        self._fresh: dict[str, Pool | None] = {}
         self._wildcards_dirty = False
         self._touched = False
         self._built = Built({}, None, self._everyone.build(slots, None))
@@ -168,34 +174,49 @@ class Assembly:
         for candidates in self._touch(kind):
             candidates.discard(number, group.number)
 
+    def prepare(self, seconds: float) -> bool:
+        """Makes pools of models for about so long; whether `build` has none to make."""
+        deadline = time.perf_counter() + seconds
+        if self._wildcards_dirty:
+            self._build_wildcards()
+            self._dirty.update(self._models)
+        while self._dirty:
+            name = self._dirty.pop()
+            candidates = self._models[name]
+            if candidates.groups:
+                self._fresh[name] = candidates.build(self._slots, self._wildcards)
+            else:
+                del self._models[name]
+                self._fresh[name] = None
+            if time.perf_counter() >= deadline:
+                break
+        return not self._dirty
+
     def build(self) -> Built:
         """New pools for what was touched since the last time, the old ones else."""
         if not self._touched:
             return self._built
-        pools = dict(self._built.pools)
-        wildcards = self._build_wildcards()
-        added, removed = [], []
-        for name in list(self._models) if self._wildcards_dirty else self._dirty:
-            candidates = self._models[name]
-            if candidates.groups:
-                if name not in pools:
-                    added.append(name)
-                pools[name] = candidates.build(self._slots, self._wildcards)
-                continue
-            del self._models[name]
-            if pools.pop(name, None) is not None:
-                removed.append(name)
-        everyone = self._everyone.build(self._slots, None)
-        self._dirty.clear()
-        self._wildcards_dirty = self._touched = False
+        self.prepare(math.inf)
+        before = self._built.pools
+        pools = dict(before)
+        for name, pool in self._fresh.items():
+            if pool is not None:
+                pools[name] = pool
+            else:
+                pools.pop(name, None)
+        fresh = self._fresh
+        added = tuple(name for name in fresh if name in pools and name not in before)
+        removed = tuple(name for name in fresh if name in before and name not in pools)
+        fresh.clear()
+        self._touched = False
         self._built = Built(
             pools,
-            wildcards,
-            everyone,
+            self._wildcards.pool,
+            self._everyone.build(self._slots, None),
             next(iter(self._bases)) if len(self._bases) == 1 else None,
             {name: p.number for name, p in self._providers.items() if p.members},
         )
-        return replace(self._built, added=tuple(added), removed=tuple(removed))
+        return replace(self._built, added=added, removed=removed)
 
     def forget_empty_groups(self) -> None:
         """Gives back the groups without members, once nothing published names them."""
@@ -234,12 +255,12 @@ class Assembly:
                 del self._bases[name]
         return group
 
-    def _build_wildcards(self) -> Pool | None:
-        if not self._wildcards.groups:
-            self._wildcards.pool = None
-        elif self._wildcards_dirty:
+    def _build_wildcards(self) -> None:
+        self._wildcards_dirty = False
+        if self._wildcards.groups:
             self._wildcards.build(self._slots, None)
-        return self._wildcards.pool
+        else:
+            self._wildcards.pool = None
 
     def _touch(self, kind: Kind) -> Iterator[_Candidates]:
         """The sets that workers of this kind are in; they will be made anew."""

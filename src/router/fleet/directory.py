@@ -21,7 +21,8 @@ class Directory:
         self._by_slot: dict[Slot, Record] = {}
         self._by_id: dict[str, Record] = {}
         self._by_url: dict[str, Record] = {}
-        self._by_base: dict[str, tuple[Record, ...]] = {}
+        #: In the order of ranks.
+        self._by_base: dict[str, dict[Record, None]] = {}
 
     def __iter__(self) -> Iterator[Slot]:
         return iter(self._by_slot)
@@ -32,7 +33,7 @@ class Directory:
         self._by_slot[worker.slot] = record
         self._by_id[worker.id] = record
         self._by_url[worker.url] = record
-        self._by_base[worker.base_url] = (*self.at(worker.base_url), record)
+        self._by_base.setdefault(worker.base_url, {})[record] = None
 
     def discard(self, record: Record) -> None:
         """Strikes a worker out of every table."""
@@ -40,10 +41,9 @@ class Directory:
         del self._by_slot[worker.slot]
         del self._by_id[worker.id]
         del self._by_url[worker.url]
-        rest = tuple(other for other in self.at(worker.base_url) if other is not record)
-        if rest:
-            self._by_base[worker.base_url] = rest
-        else:
+        ranks = self._by_base[worker.base_url]
+        del ranks[record]
+        if not ranks:
             del self._by_base[worker.base_url]
 
     def of(self, slot: Slot) -> Record | None:
@@ -52,7 +52,7 @@ class Directory:
 
     def at(self, base_url: str) -> tuple[Record, ...]:
         """The workers of a base URL, in the order of their ranks."""
-        return self._by_base.get(base_url, ())
+        return tuple(self._by_base.get(base_url, ()))
 
     def find(self, key: str) -> tuple[Record, ...]:
         """The worker of an id or URL; all ranks of a base URL.

@@ -104,12 +104,15 @@ class Health:
         for worker in change.removed:
             self._dismiss(worker)
         self._admit(change.added)
+        changed: dict[Target, None] = {}
         for _, worker in change.updated:
             target = self._targets.get(worker.slot)
             if target is not None:
                 target.workers[worker.slot] = worker
-                now = self._loop.time()
-                self._schedule.settle(target, now, target.settled)
+                changed[target] = None
+        now = self._loop.time()
+        for target in changed:
+            self._schedule.settle(target, now, target.settled)
         self._arm()
 
     def _admit(self, workers: tuple[Worker, ...]) -> None:
@@ -190,8 +193,9 @@ class Health:
         now = self._loop.time()
         target.told = None
         if self._schedule.good(target, now):
-            for slot in list(target.workers):
-                self._registry.set_health(slot, True)
+            with self._registry.together():
+                for slot in target.workers:
+                    self._registry.set_health(slot, True)
             self._schedule.settle(target, now, target.settled)
         if self._schedule.is_up(target):
             self._models.checked(target)
@@ -202,8 +206,9 @@ class Health:
             self._models.lost(target)
         if not self._schedule.is_up(target) and reason != target.told:
             target.told = reason
-            for slot in list(target.workers):
-                self._registry.set_health(slot, False, reason)
+            with self._registry.together():
+                for slot in target.workers:
+                    self._registry.set_health(slot, False, reason)
 
     def _give_up(self, target: Target) -> None:
         for worker_id in [worker.id for worker in target.workers.values()]:

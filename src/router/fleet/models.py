@@ -172,10 +172,10 @@ class ModelReader:
         self._states[target].read = True
         self._each(target, lambda s: self._registry.sync_models(s, cards))
 
-    @staticmethod
-    def _each(target: Target, tell: Callable[[Slot], object]) -> None:
-        for slot in list(target.workers):
-            tell(slot)
+    def _each(self, target: Target, tell: Callable[[Slot], object]) -> None:
+        with self._registry.together():
+            for slot in target.workers:
+                tell(slot)
 
 
 class UnreadableList(Exception):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from router._core import Slot
 from router.fleet import address
+from router.fleet.address import Address
 from router.fleet.assembly import Kind
 from router.fleet.served import Served, given, listed
 from router.fleet.worker import (
@@ -151,13 +152,16 @@ def worker_of(
     registration: Registration,
     rank: int | None,
     served: Served,
+    base: Address,
     *,
     worker_id: str,
     slot: Slot,
     now: float,
 ) -> Worker:
-    """A new worker, pending. `rank`: of data parallelism; None: it has none."""
-    base = address.parse(registration.url)
+    """A new worker, pending. `rank`: of data parallelism; None: it has none.
+
+    `base`: the registration's URL, parsed.
+    """
     return Worker(
         id=worker_id,
         url=url_of(registration, rank),

@@ -18,9 +18,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from router._core import Index, Slot, Slots
-from router.fleet.assembly import Assembly, Built, bit_words, grown, hash64, put_bit
+from router.fleet import address
+from router.fleet.assembly import Assembly, hash64
 from router.fleet.change import Change, Registered
 from router.fleet.directory import Directory
+from router.fleet.publication import Publication
 from router.fleet.record import Record, kind_of, url_of, worker_of
 from router.fleet.served import GlobalAliases, Served, serve
 from router.fleet.snapshot import Snapshot
@@ -29,12 +31,17 @@ from router.fleet.worker import (
     ModelCard,
     Patch,
     Registration,
-    Status,
     Worker,
 )
 
-#: Registrations and model syncs are published together within this time.
+#: Registrations and model syncs are published together within this time, or when so
+#: many workers are to be published.
 COALESCE_SECS = 0.02
+MOST_TOGETHER = 128
+#: A publication that takes longer to make is made in slices, a turn of the loop each,
+#: unless it would not come to an end for so long, since ever more is changed.
+SLICE_SECS = 0.001
+LONGEST_BUILD_SECS = 1.0
 #: How often draining workers are looked at.
 DRAIN_TICK_SECS = 0.1
 
@@ -67,7 +74,6 @@ class Registry:
         `clock`: seconds since the epoch.
         `everywhere`: returns when all that route by this registry go by a version.
         """
-        self._index = index
         self._slots = index.slots
         self._aliases = GlobalAliases(model_aliases or {})
         self._unlisted_wildcard = unlisted_wildcard
@@ -76,25 +82,22 @@ class Registry:
         self._everywhere = everywhere
         self._callbacks: tuple[Callable[[Change], None], ...] = ()
 
-        self._lock = threading.Lock()
+        # Reentrant for `together`; `_depth` is how deep.
+        self._lock = threading.RLock()
+        self._depth = 0
         self._assembly = Assembly(self._slots)
         self._directory = Directory()
         self._draining: dict[Record, None] = {}
-        self._counts = dict.fromkeys(Status, 0)
-        self._ready = bit_words(self._slots.capacity)
-
-        # Not published yet: records that are new or changed, records that are gone.
-        self._touched: dict[Record, None] = {}
-        self._gone: list[Record] = []
-        self._urgent = self._flush_due = self._tick_due = False
-        index.publish(self._snapshot_of(self._assembly.build(), 0, ()), (), ())
+        self._next = Publication(index, self._assembly, self._directory)
+        self._urgent = False
+        self._flush_due = self._slice_due = self._tick_due = False
+        #: Since when slices of a publication are made (monotonic); None: none are.
+        self._building: float | None = None
 
     @property
     def snapshot(self) -> Snapshot:
         """What is published now."""
-        current = self._index.current
-        assert isinstance(current, Snapshot)
-        return current
+        return self._next.snapshot
 
     @property
     def slots(self) -> Slots:
@@ -109,9 +112,7 @@ class Registry:
             old = self._directory.at(registration.url)
             for record in old:
                 self._take_out(record)
-            first, size = registration.dp_start_rank, registration.dp_size
-            ranks = [None] if size is None else range(first, first + size)
-            new = [self._add(registration, rank) for rank in ranks]
+            new = self._add(registration)
         return Registered(
             tuple(record.worker for record in new),
             tuple(record.worker for record in old),
@@ -230,8 +231,14 @@ class Registry:
     def _unsubscribe(self, callback: Callable[[Change], None]) -> None:
         self._callbacks = tuple(c for c in self._callbacks if c is not callback)
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Publishes what the thread changes in the block in one step, at its end."""
+        with self._writing():
+            yield
+
     def flush(self) -> None:
-        """Publishes what is not published yet."""
+        """Publishes what is not published yet; a large change within some turns."""
         with self._writing():
             self._flush_due = False
             self._urgent = True
@@ -243,115 +250,107 @@ class Registry:
         """
         await asyncio.sleep(0)
         self.flush()
+        while self._building is not None:
+            await asyncio.sleep(0)
         if self._everywhere is not None:
             await self._everywhere(self.snapshot.version)
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _writing(self, *, next_slice: bool = False) -> Iterator[None]:
         """Holds the lock, publishes or sees to it, and tells outside of the lock."""
-        change = None
-        flush_later = tick_later = False
-        with self._lock:
-            yield
-            if self._urgent or self._scheduler is None:
-                change = self._publish()
-            if (self._touched or self._gone) and not self._flush_due:
-                flush_later = self._flush_due = True
-            if self._draining and not self._tick_due:
-                tick_later = self._tick_due = True
-        if change is not None:
-            for callback in self._callbacks:
-                callback(change)
-        if self._scheduler is not None and flush_later:
-            self._scheduler(COALESCE_SECS, self.flush)
-        if self._scheduler is not None and tick_later:
-            self._scheduler(DRAIN_TICK_SECS, self.tick)
+        change: Change | None = None
+        later: list[tuple[float, Callable[[], None]]] = []
+        try:
+            with self._lock:
+                self._depth += 1
+                try:
+                    yield
+                finally:
+                    self._depth -= 1
+                    if not self._depth:
+                        if next_slice or self._is_due():
+                            change = self._publish()
+                        later = self._later()
+        finally:
+            if change is not None:
+                for callback in self._callbacks:
+                    callback(change)
+            if self._scheduler is not None:
+                for seconds, function in later:
+                    self._scheduler(seconds, function)
+
+    def _is_due(self) -> bool:
+        """Whether to publish now. What is made in slices goes on by itself."""
+        if self._building is not None:
+            return False
+        many = len(self._next) >= MOST_TOGETHER
+        return self._urgent or many or self._scheduler is None
 
     def _publish(self) -> Change | None:
-        self._urgent = False
-        if not self._touched and not self._gone:
+        """Publishes, or begins to make what takes long to make."""
+        now = time.monotonic()
+        since = now if self._building is None else self._building
+        sliced = self._scheduler is not None and now - since < LONGEST_BUILD_SECS
+        if sliced and not self._next.prepare(SLICE_SECS):
+            self._building = since
             return None
-        before = self.snapshot
-        built = self._assembly.build()
-        added, updated, moved, groups = [], [], [], []
-        for record in self._touched:
-            if record.published is None:
-                added.append(record.worker)
-            elif record.published != record.worker:
-                updated.append((record.published, record.worker))
-            group = self._assembly.group(record.kind)
-            if group != record.group:
-                record.group = group
-                moved.append(record.slot)
-                groups.append(group)
-            record.published = record.slot.owner = record.worker
-        members = tuple(self._directory) if added or self._gone else before.slots
-        snapshot = self._snapshot_of(built, before.version + 1, members)
-        self._index.publish(snapshot, moved, groups)
-        # In its new group first, then to be picked.
-        for record in self._touched:
-            self._slots.set_available(record.slot, record.available)
-        removed = tuple(r.worker for r in self._gone if r.published is not None)
-        retired = tuple(record.slot for record in self._gone)
-        for slot in retired:
-            self._slots.retire(slot)
-        self._assembly.forget_empty_groups()
-        self._touched.clear()
-        self._gone.clear()
-        told = (tuple(added), removed, tuple(updated), built.added, built.removed)
-        return Change(snapshot, *told, retired)
+        self._building = None
+        self._urgent = False
+        return self._next.publish()
 
-    def _snapshot_of(
-        self, built: Built, version: int, slots: tuple[Slot, ...]
-    ) -> Snapshot:
-        return Snapshot(
-            version=version,
-            pools=built.pools,
-            wildcards=built.wildcards,
-            everyone=built.everyone,
-            default_model=built.default_model,
-            pending=self._counts[Status.PENDING],
-            counts=dict(self._counts),
-            providers=built.providers,
-            slots=slots,
-            ready=self._ready.copy(),
-        )
+    def _go_on(self) -> None:
+        with self._writing(next_slice=True):
+            self._slice_due = False
+
+    def _later(self) -> list[tuple[float, Callable[[], None]]]:
+        """What is to be called, after so many seconds; each is asked for once."""
+        wanted: list[tuple[float, Callable[[], None]]] = []
+        if self._building is not None and not self._slice_due:
+            self._slice_due = True
+            wanted.append((0.0, self._go_on))
+        if self._next and not self._flush_due:
+            self._flush_due = True
+            wanted.append((COALESCE_SECS, self.flush))
+        if self._draining and not self._tick_due:
+            self._tick_due = True
+            wanted.append((DRAIN_TICK_SECS, self.tick))
+        return wanted
 
     # --- under the lock ---------------------------------------------------------------
 
-    def _add(self, registration: Registration, rank: int | None) -> Record:
+    def _add(self, registration: Registration) -> list[Record]:
+        """The registration's worker, or one a rank: alike but for their slots."""
         served = self._serve(registration, None)
         kind = kind_of(registration, served)
-        group = self._assembly.group(kind)
-        url = url_of(registration, rank)
-        slot = self._slots.acquire(None, hash64(url), group)
-        worker = worker_of(
-            registration,
-            rank,
-            served,
-            worker_id=secrets.token_hex(8),
-            slot=slot,
-            now=self._clock(),
-        )
-        slot.owner = worker
-        record = Record(registration, worker, None, kind, group)
-        self._directory.add(record)
-        self._ready = grown(self._ready, self._slots.capacity)
-        self._counts[worker.status] += 1
-        self._assembly.place(slot.number, kind)
-        self._touched[record] = None
-        return record
+        base, now = address.parse(registration.url), self._clock()
+        first, size = registration.dp_start_rank, registration.dp_size
+        new = []
+        for rank in [None] if size is None else range(first, first + size):
+            group = self._assembly.group(kind)
+            slot = self._slots.acquire(None, hash64(url_of(registration, rank)), group)
+            worker = worker_of(
+                registration,
+                rank,
+                served,
+                base,
+                worker_id=secrets.token_hex(8),
+                slot=slot,
+                now=now,
+            )
+            slot.owner = worker
+            record = Record(registration, worker, None, kind, group)
+            self._directory.add(record)
+            self._assembly.place(slot.number, kind)
+            self._next.add(record)
+            new.append(record)
+        return new
 
     def _take_out(self, record: Record) -> None:
-        """Out of every table and set; its slot is retired when that is published."""
-        slot = record.slot
+        """Out of every table and set."""
         self._directory.discard(record)
         self._draining.pop(record, None)
-        self._touched.pop(record, None)
-        self._counts[record.worker.status] -= 1
-        put_bit(self._ready, slot.number, False)
-        self._assembly.displace(slot.number, record.kind)
-        self._gone.append(record)
+        self._assembly.displace(record.slot.number, record.kind)
+        self._next.remove(record)
         self._urgent = True
 
     def _serve(
@@ -374,13 +373,10 @@ class Registry:
         record.worker = after
         if after == replace(before, last_error=after.last_error):
             # Nothing that the index knows of: shown at once, by way of the slot.
-            if record not in self._touched:
+            if record not in self._next:
                 record.published = record.slot.owner = after
             return
-        self._touched[record] = None
-        self._counts[before.status] -= 1
-        self._counts[after.status] += 1
-        put_bit(self._ready, record.slot.number, after.status is Status.READY)
+        self._next.change(record, before)
         kind = kind_of(record.registration, served)
         if kind != record.kind:
             self._assembly.displace(record.slot.number, record.kind)
