@@ -1,7 +1,7 @@
 """Whether memory stays flat: a router's RSS before and after 100,000 requests.
 
     make build
-    ROUTER_CMD=$PWD/.venv/bin/router .venv/bin/python -m bench.memory
+    .venv/bin/python -m bench.memory
 
 Plain answers, large bodies and streams take turns, before the rig's mock fleet; what
 is reached in the first two turns is the warm-up. Exits 1 where it grew by 5 MB or

@@ -65,7 +65,7 @@ ANSWER = message(
             "usage": {"prompt_tokens": 64, "completion_tokens": 64},
         }
     ).encode(),
-    "X-Worker-Port: 21000",
+    "X-Worker: 127.0.0.1:21000",
 )
 EVENT = chunk(
     b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,'

@@ -23,9 +23,9 @@ import time
 from pathlib import Path
 
 from bench.rig.driver import Bench, Options
+from bench.rig.engines import HERE
 from bench.rig.processes import LOAD_CPU, raise_descriptor_limit
 from bench.rig.report import report
-from bench.rig.running import HERE
 from bench.rig.scenarios import FLEET_TITLES, FLEETS, SCENARIOS
 from bench.rig.systems import SYSTEMS
 
@@ -78,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--rounds", type=int, default=3)
     add("--fleets", help="sizes as WORKERSxMODELS, for example 16x1,512x8")
     add("--health-s", type=int, default=10, help="seconds between health checks")
+    add("--idle-s", type=int, default=10, help="seconds for which S7 looks on")
     add("--lock", default=lock, help="machine lock file; '' for none")
     add("--out", type=Path, help="JSON lines file (default results/TIME.jsonl)")
     add("--dir", type=Path, default=HERE / "run", help="logs, configurations, commands")
@@ -107,6 +108,7 @@ def _options(parser: argparse.ArgumentParser, args: argparse.Namespace) -> Optio
         rounds=args.rounds,
         fleets=fleets,
         health_s=args.health_s,
+        idle_s=args.idle_s,
         lock=args.lock,
         out=out,
         dir=args.dir.resolve(),

@@ -10,8 +10,8 @@ from pathlib import Path
 class Setup:
     """A fleet and where its router shall listen: what a configuration is made of."""
 
-    #: Ports of the workers, and the number of the model that each serves.
-    ports: tuple[int, ...]
+    #: HOST:PORT of the workers, and the number of the model that each serves.
+    addresses: tuple[str, ...]
     models: tuple[int, ...]
     n_models: int
     #: The scenario's policy: "rr", "sticky" or "cache".
@@ -28,13 +28,13 @@ class Setup:
     @property
     def urls(self) -> list[str]:
         """The workers' base URLs."""
-        return [f"http://127.0.0.1:{port}" for port in self.ports]
+        return [f"http://{address}" for address in self.addresses]
 
 
 def nginx(s: Setup) -> str:
     """One worker process, keep-alive both ways, no buffering of answers."""
     balance = {"rr": "", "sticky": "hash $http_x_session_id consistent;"}[s.policy]
-    servers = "\n    ".join(f"server 127.0.0.1:{port};" for port in s.ports)
+    servers = "\n    ".join(f"server {address};" for address in s.addresses)
     return f"""
 daemon off;
 worker_processes 1;
@@ -47,10 +47,10 @@ http {{
   client_body_temp_path {s.dir}/nb; proxy_temp_path {s.dir}/np;
   fastcgi_temp_path {s.dir}/nf; uwsgi_temp_path {s.dir}/nu; scgi_temp_path {s.dir}/ns;
   upstream fleet {{
-    zone fleet 8m;
+    zone fleet {max(8, len(s.addresses) // 250)}m;
     {balance}
     {servers}
-    keepalive {max(512, 2 * len(s.ports))};
+    keepalive {max(512, 2 * len(s.addresses))};
     keepalive_requests 100000000;
   }}
   server {{
@@ -106,9 +106,9 @@ frontend in
     for model in range(s.n_models):
         parts.append(f"backend model-{model}\n  {balance}\n")
         parts += [
-            f"  server w{port} 127.0.0.1:{port}\n"
-            for port, its in zip(s.ports, s.models, strict=True)
-            if its == model
+            f"  server w{number} {address}\n"
+            for number, address in enumerate(s.addresses)
+            if s.models[number] == model
         ]
     return "".join(parts)
 

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.rig import processes
+from bench.rig.engines import PORT
 from bench.rig.http import get
 from bench.rig.measure import measure, settle, warm
 from bench.rig.processes import Lock
-from bench.rig.running import BASE_PORT, PORT, Failed, Running
+from bench.rig.running import Failed, Running
 from bench.rig.scenarios import (
     CACHE_WORKERS,
     FLEET_ROWS,
@@ -30,6 +31,9 @@ from bench.rig.scenarios import (
 )
 from bench.rig.systems import SYSTEMS
 
+#: Seconds without load before a fleet is put under load: what its checks cost.
+_IDLE_BEFORE_S = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -38,9 +42,11 @@ class Options:
     systems: Sequence[str]
     scenarios: Sequence[str]
     rounds: int
-    #: (workers, models) of S6 and S8.
+    #: (workers, models) of S6 to S10.
     fleets: Sequence[tuple[int, int]]
+    #: Seconds between two health checks, and for which S7 looks on.
     health_s: int
+    idle_s: int
     lock: str
     #: JSON lines file of the records, and the folder of logs and configurations.
     out: Path
@@ -81,7 +87,7 @@ class Bench:
     def _fleets(self) -> list[tuple[int, int, str]]:
         """(workers, models, policy) of the fleets to start."""
         o, fleets = self.options, []
-        if {"S6", "S7", "S9"} & set(o.scenarios):
+        if {"S6", "S7", "S9", "S10"} & set(o.scenarios):
             fleets += [(workers, models, "rr") for workers, models in o.fleets]
         if "S8" in o.scenarios:
             sizes = {n for n, models in o.fleets if models == 1 and n <= CACHE_WORKERS}
@@ -160,7 +166,7 @@ class Bench:
     def _fleet(
         self, name: str, workers: int, models: int, policy: str, round_: int
     ) -> None:
-        """S6, S7 and S9 (round robin) or S8 (cache-aware) for one fleet."""
+        """S6, S7, S9 and S10 (round robin) or S8 (cache-aware) for one fleet."""
         spec, chosen = SYSTEMS[name], self.options.scenarios
         if not spec.command or policy not in spec.policies:
             return
@@ -171,7 +177,7 @@ class Bench:
         idle = policy == "rr" and "S7" in chosen and (workers, models) == IDLE_FLEET
         loads = [
             name
-            for name in {"rr": ("S6", "S9"), "cache": ("S8",)}[policy]
+            for name in {"rr": ("S6", "S9", "S10"), "cache": ("S8",)}[policy]
             if name in chosen
         ]
         if not idle and not loads:
@@ -195,14 +201,9 @@ class Bench:
         family = system.family()
         time.sleep(2)
         with self._lock:
-            get(BASE_PORT, "/__reset")
-            before = _idle_reading(family)
-            time.sleep(10)
-            after = _idle_reading(family)
-        # A thread that ended took its nanoseconds with it: then the process's ticks.
-        kind = 1 if after[0] >= before[0] else 2
-        share = 100 * (after[kind] - before[kind]) / (after[3] - before[3])
-        stats = get(BASE_PORT, "/__stats").json()
+            system.engines.reset()
+            share = _idle_pct(family, self.options.idle_s)
+        stats = system.engines.stats()
         self._record(
             **base,
             scenario="S7",
@@ -224,11 +225,13 @@ class Bench:
         with self._lock:
             warm(system)
             settle(system, 1)
+            idle = _idle_pct(system.family(), _IDLE_BEFORE_S)
             figures = measure(system, FLEET_ROWS[scenario])
             listing_ms = self._listing_ms(system)
         self._record(
             **base,
             scenario=scenario,
+            idle_pct=idle,
             start_s=system.start_s,
             listen_s=system.listen_s,
             start_cpu_s=system.start_cpu_s,
@@ -260,6 +263,16 @@ class Bench:
 
     def _say(self, text: str) -> None:
         print(time.strftime("%H:%M:%S"), text, file=sys.stderr, flush=True)
+
+
+def _idle_pct(family: list[int], seconds: float) -> float:
+    """What these processes use of a core in the next `seconds`."""
+    before = _idle_reading(family)
+    time.sleep(seconds)
+    after = _idle_reading(family)
+    # A thread that ended took its nanoseconds with it: then the process's ticks.
+    kind = 1 if after[0] >= before[0] else 2
+    return 100 * (after[kind] - before[kind]) / (after[3] - before[3])
 
 
 def _idle_reading(family: list[int]) -> tuple[int, float, float, float]:

@@ -24,9 +24,11 @@ class Answer:
         return json.loads(self.body)
 
 
-def get(port: int, path: str, timeout: float = 5.0) -> Answer:
-    """GET from 127.0.0.1; raises OSError and http.client's errors."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+def get(
+    port: int, path: str, timeout: float = 5.0, *, host: str = "127.0.0.1"
+) -> Answer:
+    """GET from this machine; raises OSError and http.client's errors."""
+    connection = http.client.HTTPConnection(host, port, timeout=timeout)
     try:
         return _exchange(connection, "GET", path, None, {})
     finally:
@@ -39,10 +41,11 @@ def post(
     value: object,
     headers: Mapping[str, str] | None = None,
     *,
+    host: str = "127.0.0.1",
     connection: http.client.HTTPConnection | None = None,
 ) -> Answer:
-    """POST JSON to 127.0.0.1, on `connection` if there is one already."""
-    used = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=30.0)
+    """POST JSON to this machine, on `connection` if there is one already."""
+    used = connection or http.client.HTTPConnection(host, port, timeout=30.0)
     try:
         return _exchange(used, "POST", path, json.dumps(value), headers or {})
     finally:

@@ -10,9 +10,9 @@ import time
 from typing import Any
 
 from bench.rig import processes
-from bench.rig.http import get
+from bench.rig.engines import HERE
 from bench.rig.processes import LOAD_CPU, prefer
-from bench.rig.running import BASE_PORT, HERE, Failed, Running
+from bench.rig.running import Failed, Running
 from bench.rig.scenarios import Row
 
 #: Router CPU, in seconds per 0.1 s, under which it counts as quiet.
@@ -24,12 +24,10 @@ def measure(system: Running, row: Row) -> dict[str, Any]:
 
     Raises Failed where wrk gave no result or the router died.
     """
-    get(
-        BASE_PORT,
-        f"/__set?chunks={row.chunks}&gap_us={row.gap_us}&delay_us={row.delay_us}",
-    )
-    get(BASE_PORT, "/__reset")
-    router, mock = system.family(), system.engines()
+    engines = system.engines
+    engines.set(chunks=row.chunks, gap_us=row.gap_us, delay_us=row.delay_us)
+    engines.reset()
+    router, mock = system.family(), engines.pids()
     prefer(router + mock, True)
     try:
         begin = _Reading(router, mock)
@@ -39,12 +37,13 @@ def measure(system: Running, row: Row) -> dict[str, Any]:
         prefer(router + mock, False)
     if system.router and system.router.poll() is not None:
         raise Failed(f"router died with {system.router.returncode}")
-    mock_stats = get(BASE_PORT, "/__stats").json()
+    mock_stats = engines.stats()
     return {
         **_of_wrk(wrk),
         **_of_machine(begin, end, wrk_cpu),
         **_of_router(begin, end, wrk["requests"], row, mock_stats),
         **_of_mock(mock_stats),
+        "shares": _shares(begin, end),
         "rss_mb": processes.rss_mb(router),
         "threads": processes.threads(router),
     }
@@ -57,6 +56,7 @@ class _Reading:
         self.machine = processes.machine_cpu()
         self.router, self.router_kernel = processes.cpu_of(router)
         self.mock, _ = processes.cpu_of(mock)
+        self.each = {pid: processes.cpu_of([pid])[0] for pid in router}
         self.time = time.time()
 
 
@@ -103,6 +103,13 @@ def _of_router(
         "sys_us": kernel / count * 1e6 if count else None,
         "chunk_us": cpu / chunks * 1e6 if chunks else None,
     }
+
+
+def _shares(begin: _Reading, end: _Reading) -> list[float]:
+    """What part of the router's CPU time each of its processes had, the least first."""
+    cpu = end.router - begin.router
+    each = [end.each[pid] - begin.each[pid] for pid in end.each]
+    return sorted(seconds / cpu for seconds in each) if cpu else []
 
 
 def _of_mock(stats: dict[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 /* mockd: a cheap stand-in for a fleet of OpenAI-style inference engines.
  *
- * One single-threaded epoll process listens on COUNT consecutive loopback
- * ports; each port is one "worker".  Ports are split into MODELS equal blocks,
+ * One single-threaded epoll process listens on COUNT consecutive ports of a
+ * loopback address; each port is one "worker".  The fleet of TOTAL workers, of
+ * which these are those from number FIRST on, is split into MODELS equal blocks,
  * block k serving the model id PREFIX"k".
  *
- *   mockd -b BASE_PORT -n COUNT [-m MODELS] [-p PREFIX] [-s sglang|vllm]
+ *   mockd -b BASE_PORT -n COUNT [-a ADDRESS] [-m MODELS] [-f FIRST] [-t TOTAL]
+ *         [-p PREFIX] [-s sglang|vllm]
  *
  * Engine API (every port):
  *   GET  /health /health_generate /ping            200, empty body
@@ -15,7 +17,7 @@
  *   POST /tokenize /v1/chat/completions/render     made-up token ids, one per 4 bytes
  *   POST /v1/chat/completions /v1/completions /generate
  *        plain JSON (about 600 bytes), or SSE when the body has "stream":true
- * Every reply carries X-Worker-Port, and chat replies name the port in the body.
+ * Every reply carries X-Worker, ADDRESS:PORT, and chat replies have it in the body.
  *
  * Control API (every port):
  *   GET /__set?chunks=50&gap_us=0&delay_us=0   SSE length, gap, first-byte delay
@@ -47,7 +49,7 @@
 #define MAX_REQUEST (32u << 20)
 
 int ep, n_workers, n_models = 1;
-const char *prefix = "model-", *engine = "vllm";
+const char *prefix = "model-", *engine = "vllm", *address = "127.0.0.1";
 struct worker *workers;
 unsigned cfg_chunks = 50;
 int64_t cfg_gap_ns, cfg_delay_ns;
@@ -205,18 +207,22 @@ static int64_t run_timers(void)
 
 int main(int argc, char **argv)
 {
-    int o;
-    while ((o = getopt(argc, argv, "b:n:m:p:s:")) != -1) {
+    int o, first = 0, total = 0;
+    while ((o = getopt(argc, argv, "a:b:n:m:f:t:p:s:")) != -1) {
         switch (o) {
+        case 'a': address = optarg; break;
         case 'b': base_port = atoi(optarg); break;
         case 'n': n_workers = atoi(optarg); break;
         case 'm': n_models = atoi(optarg); break;
+        case 'f': first = atoi(optarg); break;
+        case 't': total = atoi(optarg); break;
         case 'p': prefix = optarg; break;
         case 's': engine = optarg; break;
-        default: fprintf(stderr, "usage: mockd -b PORT -n COUNT [-m MODELS] [-p PREFIX] [-s ENGINE]\n"); return 2;
+        default: fprintf(stderr, "usage: mockd -b PORT -n COUNT [-a ADDRESS] [-m MODELS] [-f FIRST] [-t TOTAL] [-p PREFIX] [-s ENGINE]\n"); return 2;
         }
     }
     if (base_port <= 0 || n_workers <= 0 || n_models <= 0) { fprintf(stderr, "mockd: -b and -n are needed\n"); return 2; }
+    if (total < first + n_workers) total = first + n_workers;
     signal(SIGPIPE, SIG_IGN);
     ep = epoll_create1(EPOLL_CLOEXEC);
     workers = calloc((size_t)n_workers, sizeof *workers);
@@ -224,12 +230,12 @@ int main(int argc, char **argv)
         struct worker *w = &workers[i];
         w->kind = LISTENER;
         w->port = base_port + i;
-        w->model = (int)((long)i * n_models / n_workers);
+        w->model = (int)((long)(first + i) * n_models / total);
         w->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         int one = 1;
         setsockopt(w->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
         struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)w->port),
-                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+                                 .sin_addr.s_addr = inet_addr(address) };
         if (bind(w->fd, (struct sockaddr *)&a, sizeof a) || listen(w->fd, 1024)) {
             fprintf(stderr, "mockd: port %d: %s\n", w->port, strerror(errno));
             return 1;
@@ -238,7 +244,7 @@ int main(int argc, char **argv)
         struct epoll_event e = { .events = EPOLLIN, .data.ptr = w };
         epoll_ctl(ep, EPOLL_CTL_ADD, w->fd, &e);
     }
-    printf("mockd: %d workers on ports %d-%d, %d model(s)\n", n_workers, base_port, base_port + n_workers - 1, n_models);
+    printf("mockd: %d workers on %s, ports %d-%d, %d model(s)\n", n_workers, address, base_port, base_port + n_workers - 1, n_models);
     fflush(stdout);
 
     struct epoll_event ev[512];

@@ -32,7 +32,7 @@ struct conn {
 
 /* mockd.c: the fleet and its settings */
 extern int ep, n_workers, n_models;
-extern const char *prefix, *engine;
+extern const char *prefix, *engine, *address;
 extern struct worker *workers;
 extern unsigned cfg_chunks;
 extern int64_t cfg_gap_ns, cfg_delay_ns;

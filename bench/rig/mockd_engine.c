@@ -22,13 +22,13 @@ void build_worker(struct worker *w)
         "\"model\":\"%s%d\",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\","
         "\"content\":\"%s\"},\"logprobs\":null,\"finish_reason\":\"stop\"}],"
         "\"usage\":{\"prompt_tokens\":64,\"completion_tokens\":64,\"total_tokens\":128},"
-        "\"worker_port\":%d}", w->port, prefix, w->model, text, w->port);
+        "\"worker\":\"%s:%d\"}", w->port, prefix, w->model, text, address, w->port);
     putf(&w->json, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-         "X-Worker-Port: %d\r\nContent-Length: %d\r\n\r\n%s", w->port, n, body);
+         "X-Worker: %s:%d\r\nContent-Length: %d\r\n\r\n%s", address, w->port, n, body);
 
     char head[256], ev[512];
     snprintf(head, sizeof head, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
-         "Cache-Control: no-cache\r\nX-Worker-Port: %d\r\nTransfer-Encoding: chunked\r\n\r\n", w->port);
+         "Cache-Control: no-cache\r\nX-Worker: %s:%d\r\nTransfer-Encoding: chunked\r\n\r\n", address, w->port);
     const char *fmt = "data: {\"id\":\"chatcmpl-%d\",\"object\":\"chat.completion.chunk\","
         "\"created\":1700000000,\"model\":\"%s%d\",\"choices\":[{\"index\":0,\"delta\":{%s},"
         "\"logprobs\":null,\"finish_reason\":%s}]}\n\n";

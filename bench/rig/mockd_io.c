@@ -143,8 +143,8 @@ void finish(struct conn *c)
 void simple(struct conn *c, const char *status, const char *type, const char *body, size_t n)
 {
     struct buf b = {0};
-    putf(&b, "HTTP/1.1 %s\r\nContent-Type: %s\r\nX-Worker-Port: %d\r\nContent-Length: %zu\r\n\r\n",
-         status, type, c->w->port, n);
+    putf(&b, "HTTP/1.1 %s\r\nContent-Type: %s\r\nX-Worker: %s:%d\r\nContent-Length: %zu\r\n\r\n",
+         status, type, address, c->w->port, n);
     put(&b, body, n);
     reply(c, b.p, b.len);
     free(b.p);

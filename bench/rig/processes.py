@@ -112,17 +112,18 @@ def prefer(pids: Sequence[int], on: bool) -> None:
 
 def spawn(
     argv: Sequence[str],
-    cpu: int,
+    cpus: int | Sequence[int],
     output: IO[bytes] | int,
     *,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a process on one core; nothing started here outlives the rig."""
+    """Start a process on these cores; nothing started here outlives the rig."""
+    cores = {cpus} if isinstance(cpus, int) else set(cpus)
 
     def child() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        os.sched_setaffinity(0, {cpu})
+        os.sched_setaffinity(0, cores)
         raise_descriptor_limit()
 
     return subprocess.Popen(

@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 
 from bench.rig.__main__ import build_mock
+from bench.rig.engines import HERE
 from bench.rig.measure import measure, warm
-from bench.rig.running import HERE, Running
+from bench.rig.running import Running
 from bench.rig.scenarios import Row
 from bench.rig.systems import SYSTEMS
 

@@ -26,7 +26,7 @@ def report(records: Sequence[Record], systems: Sequence[str] = ()) -> str:
     parts = [_summary(records, order)]
     for scenario in SCENARIOS:
         parts += _rows(records, order, scenario)
-    for scenario in ("S6", "S8", "S9"):
+    for scenario in ("S6", "S8", "S9", "S10"):
         parts += _fleets(records, order, scenario)
     parts += [_idle(records, order)]
     failed = [r for r in records if r["scenario"] == "failed"]
@@ -181,6 +181,7 @@ def _fleet_line(system: str, workers: int, found: Sequence[Record]) -> dict[str,
         "workers": str(workers),
         "CPU us/request": _number(_median(found, "cpu_us")),
         "range": _range(found, "cpu_us"),
+        "idle % of a core": _fixed(_median(found, "idle_pct"), 2),
         "req/s": _number(_median(found, "rps")),
         "p50 ms": _fixed(p50 / 1e3 if p50 is not None else None, 2),
         "p99 ms": _fixed(p99 / 1e3 if p99 is not None else None, 2),
@@ -206,8 +207,8 @@ def _idle(records: Sequence[Record], order: Sequence[str]) -> str:
                     "system": SYSTEMS[system].title,
                     "CPU % of a core": _fixed(_median(found, "idle_pct"), 2),
                     "range": _range(found, "idle_pct"),
-                    "health checks in 10 s": _number(_median(found, "health"), 4),
-                    "other polls in 10 s": _number(_median(found, "other"), 4),
+                    "health checks": _number(_median(found, "health"), 4),
+                    "other polls": _number(_median(found, "other"), 4),
                     "RSS MB": _number(_median(found, "rss_mb")),
                     "threads": _number(_median(found, "threads")),
                     "n": str(len(found)),

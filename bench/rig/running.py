@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import os
 import shlex
 import subprocess
 import time
@@ -14,15 +13,10 @@ from types import TracebackType
 
 from bench.rig import processes
 from bench.rig.configs import Setup
+from bench.rig.engines import METRICS_PORT, PORT, Engines
 from bench.rig.http import CHAT, chat, get, post
-from bench.rig.processes import HOLD_S, LOAD_CPU, ROUTER_CPU, Lock, prefer, tree
+from bench.rig.processes import HOLD_S, Lock, prefer, tree
 from bench.rig.systems import SYSTEMS
-
-HERE = Path(__file__).resolve().parent
-#: The mock's first worker, the router, the router's metrics.
-BASE_PORT, PORT, METRICS_PORT = (
-    int(port) for port in os.environ.get("BENCH_PORTS", "21000,28080,28090").split(",")
-)
 
 
 class Failed(Exception):
@@ -42,23 +36,26 @@ class Running:
         directory: Path,
         health_s: int,
         lock: Lock | None = None,
+        mocks: int = 1,
     ) -> None:
         """With `lock`, the start is itself measured.
 
-        It is then alone on the machine for as long as the lock may be held.
+        It is then alone on the machine for as long as the lock may be held. `mocks`:
+        processes of the mock fleet at least.
         """
         self.name, self.spec = name, SYSTEMS[name]
         self.n, self.n_models, self.policy = workers, models, policy
         self.dir = directory / name
         self.dir.mkdir(parents=True, exist_ok=True)
-        self.port = PORT if self.spec.command else BASE_PORT
-        self.mock: subprocess.Popen[bytes] | None = None
+        self.engines = Engines(workers, models, mocks)
+        addresses = tuple(self.engines.addresses)
+        self.port = PORT if self.spec.command else _port(addresses[0])
         self.router: subprocess.Popen[bytes] | None = None
         #: Seconds until it listened, until all workers could be reached, CPU spent.
         self.listen_s = self.start_s = self.start_cpu_s = 0.0
         self._lock, self._held = lock, False
         self._setup = Setup(
-            ports=tuple(range(BASE_PORT, BASE_PORT + workers)),
+            addresses=addresses,
             models=tuple(i * models // workers for i in range(workers)),
             n_models=models,
             policy=policy,
@@ -84,22 +81,14 @@ class Running:
         trace: TracebackType | None = None,
     ) -> None:
         processes.stop(self.router)
-        processes.stop(self.mock)
+        self.engines.stop()
 
     def family(self) -> list[int]:
         """The router's processes; none without a router."""
         return tree(self.router.pid) if self.router else []
 
-    def engines(self) -> list[int]:
-        """The mock's process."""
-        return [self.mock.pid] if self.mock else []
-
     def _start(self) -> None:
-        argv = [str(HERE / "mockd"), "-b", str(BASE_PORT), "-n", str(self.n)]
-        argv += ["-m", str(self.n_models)]
-        with (self.dir / "mock.log").open("wb") as log:
-            self.mock = processes.spawn(argv, LOAD_CPU, log)
-        self._wait_for(lambda: get(BASE_PORT, "/health").status == 200, 10, "mock")
+        self.engines.start(self.dir)
         if not self.spec.command:
             return
         if self.spec.config:
@@ -119,10 +108,10 @@ class Running:
         spec, limit, begin = self.spec, self.spec.start_s, time.time()
         with (self.dir / "router.log").open("wb") as log:
             self.router = processes.spawn(
-                argv, ROUTER_CPU, log, env=spec.env, cwd=self.dir
+                argv, spec.cpus, log, env=spec.env, cwd=self.dir
             )
         if self._held:
-            prefer([self.router.pid, *self.engines()], True)
+            prefer([self.router.pid, *self.engines.pids()], True)
         self._wait_for(lambda: get(PORT, spec.ready).status == 200, limit, "router")
         self.listen_s = time.time() - begin
         if self.n_models > 1 and spec.register:
@@ -157,16 +146,18 @@ class Running:
     def _let_go(self, after: float = 0.0) -> None:
         """Give the machine lock back once it was held for `after` seconds."""
         if self._lock and self._held and self._lock.left() <= HOLD_S - after:
-            prefer([*self.family(), *self.engines()], False)
+            prefer([*self.family(), *self.engines.pids()], False)
             self._lock.__exit__()
             self._held = False
 
     def _wait_for(self, probe: Callable[[], bool], limit: float, what: str) -> None:
         end, why = time.time() + limit, "no answer"
         while time.time() < end:
-            for process, name in ((self.mock, "mock"), (self.router, "router")):
-                if process and process.poll() is not None:
-                    raise Failed(f"{name} exited with {process.returncode}")
+            if failure := self.engines.failure():
+                raise Failed(failure)
+            if self.router and self.router.poll() is not None:
+                raise Failed(f"router exited with {self.router.returncode}")
+            begin = time.time()
             try:
                 if probe():
                     return
@@ -180,7 +171,8 @@ class Running:
             ) as error:
                 why = repr(error)
             self._let_go(HOLD_S)
-            time.sleep(0.02)
+            # A question that takes its time is not to be what the start consists of.
+            time.sleep(max(0.02, 3 * (time.time() - begin)))
         raise Failed(f"{what}: not there after {limit} s ({why})")
 
     def preflight(self) -> dict[str, object]:
@@ -191,21 +183,19 @@ class Running:
         notes: dict[str, object] = {}
         answer = post(self.port, CHAT, chat(f"model-{self.n_models - 1}"))
         value = answer.json()
-        if answer.status != 200 or not ("worker_port" in value or "choices" in value):
+        if answer.status != 200 or not ("worker" in value or "choices" in value):
             raise Failed(f"bad reply {answer.status} {answer.body[:200]!r}")
-        if "worker_port" in value:
-            port = value["worker_port"]
-            if port < BASE_PORT + self.n * (self.n_models - 1) // self.n_models:
+        if worker := value.get("worker"):
+            if value["model"] != f"model-{self.n_models - 1}":
                 raise Failed("a request went to a worker of another model")
-            notes["reply_unchanged"] = answer.body == post(port, CHAT, chat()).body
+            notes["reply_unchanged"] = answer.body == _direct(worker, chat())
         request = chat("model-0", stream=True)
         answer = post(self.port, CHAT, request)
         events = answer.body.count(b"data: {")
         if answer.status != 200 or b"[DONE]" not in answer.body or events < 50:
             raise Failed(f"bad stream: {answer.status}, {events} events")
-        if port := answer.headers.get("x-worker-port"):
-            same = answer.body == post(int(port), CHAT, request).body
-            notes["stream_unchanged"] = same
+        if worker := answer.headers.get("x-worker"):
+            notes["stream_unchanged"] = answer.body == _direct(worker, request)
         if self.policy == "sticky" and self.spec.command:
             kept = sum(self._keeps(f"probe-{k}") for k in range(20))
             notes["sticky_keys_ok"] = f"{kept}/20"
@@ -216,6 +206,15 @@ class Running:
         seen = set()
         for _ in range(4):
             answer = post(self.port, CHAT, chat(), {self.spec.key: key})
-            port = answer.headers.get("x-worker-port")
-            seen.add(port or answer.json().get("worker_port"))
+            seen.add(answer.headers.get("x-worker") or answer.json().get("worker"))
         return len(seen) == 1
+
+
+def _direct(worker: str, request: object) -> bytes:
+    """What an engine says to a request without a router."""
+    host = worker.partition(":")[0]
+    return post(_port(worker), CHAT, request, host=host).body
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])

@@ -104,7 +104,7 @@ SCENARIOS = {
     ),
 }
 
-#: (workers, models) of S6 and, with one model, of S8.
+#: (workers, models) of S6, S9, S10 and, with one model, of S8.
 FLEETS = [(n, k) for k in (1, 8) for n in (16, 128, 512, 2000)]
 FLEET_TITLES = {
     "S6": "Fleet size: round robin, 300 B body, 64 connections",
@@ -113,11 +113,15 @@ FLEET_TITLES = {
     "prompts, 64 connections",
     "S9": "One model in a growing fleet: round robin, 300 B body, 64 connections, "
     "requests for one of the models only",
+    "S10": "Fleet size at little load: round robin, 300 B body, 200 requests a second, "
+    "engines that take 5 ms",
 }
 FLEET_ROWS = {
     "S6": Row("", 64, 3, "size=300"),
     "S8": Row("", 64, 3, "size=300 prompts=shared keys=1000"),
     "S9": Row("", 64, 3, "size=300", one_model=True),
+    # A connection's turn is the pause and the 5 ms.
+    "S10": Row("", 16, 8, "size=300", think_ms=75, delay_us=5000),
 }
 #: The fleet that S7 leaves idle, and S8's largest.
 IDLE_FLEET = (512, 1)

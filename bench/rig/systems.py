@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench.rig.configs import Setup, haproxy, litellm, nginx
+from bench.rig.processes import LOAD_CPU, ROUTER_CPU
 
 #: install_peers.sh fills it.
 _PEERS = Path(os.environ.get("PEERS_DIR") or "~/.cache/peers").expanduser()
-#: The router under test.
-_OURS = os.environ.get("ROUTER_CMD") or "router"
+#: The router under test: of the environment that the rig runs in, if not said.
+_OURS = os.environ.get("ROUTER_CMD") or f"{sys.executable} -m router"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,8 @@ class System:
     slow: bool = False
     #: Seconds to wait for it to become ready.
     start_s: int = 60
+    #: The cores that it may run on.
+    cpus: tuple[int, ...] = (ROUTER_CPU,)
 
     def argv(self, setup: Setup) -> list[str]:
         """The command that starts it before this fleet."""
@@ -74,23 +78,31 @@ _RUST = (
     "--prometheus-port {mport} --policy {policy} --worker-startup-check-interval 1 "
     "--health-check-interval-secs {health_s} "
 )
+_FLEETROUTER = System(
+    title="fleetrouter",
+    command=f"{_OURS} serve --host 127.0.0.1 --port {{port}} --policy {{policy}} "
+    "--log-level warning --health-check-interval-secs {health_s} "
+    "--worker-urls {urls}",
+    policies={
+        "rr": "round_robin",
+        "sticky": "consistent_hash",
+        "cache": "cache_aware",
+    },
+    workers="/workers",
+    key="X-Session-ID",
+    several_models=True,
+)
 _VLLM_ROUTER = f"{_PEERS}/vr/bin/vllm-router {_RUST} --log-level error "
 
 SYSTEMS = {
     "direct": System(title="direct (no router)"),
-    "fleetrouter": System(
-        title="fleetrouter",
-        command=f"{_OURS} serve --host 127.0.0.1 --port {{port}} --policy {{policy}} "
-        "--log-level warning --health-check-interval-secs {health_s} "
-        "--worker-urls {urls}",
-        policies={
-            "rr": "round_robin",
-            "sticky": "consistent_hash",
-            "cache": "cache_aware",
-        },
-        workers="/workers",
-        key="X-Session-ID",
-        several_models=True,
+    "fleetrouter": _FLEETROUTER,
+    # Beside it the same load has the second core: that is what CPU per request is for.
+    "fleetrouter-2": replace(
+        _FLEETROUTER,
+        title="fleetrouter, 2 processes",
+        command=f"{_FLEETROUTER.command} --processes 2",
+        cpus=(ROUTER_CPU, LOAD_CPU),
     ),
     "vllm-router": System(
         title="vllm-router 0.1.17",
