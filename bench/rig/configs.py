@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,7 +82,7 @@ def haproxy(s: Setup) -> str:
         f"""
 global
   nbthread 1
-  maxconn 8000
+  maxconn {_most_connections(s)}
   {"tune.bufsize 131072" if several else ""}
 defaults
   mode http
@@ -111,6 +112,12 @@ frontend in
             if s.models[number] == model
         ]
     return "".join(parts)
+
+
+def _most_connections(s: Setup) -> int:
+    """As haproxy counts: two descriptors a connection, and one for each check."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1000, min(8000, (limit - len(s.addresses) - 1000) // 2))
 
 
 def litellm(s: Setup) -> str:
