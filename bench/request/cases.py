@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -24,9 +25,11 @@ WORKERS = 16
 #: Sessions that take turns.
 SESSIONS = 64
 #: Seconds in which a router must have asked its workers for their models.
-PATIENCE = 10.0
+PATIENCE = 60.0
 
-_MODELS = b'{"object": "list", "data": [{"id": "model-0", "object": "model"}]}'
+_MODELS = b'{"object": "list", "data": [{"id": "model-%d", "object": "model"}]}'
+_FIRST_PORT = 10_000
+_HOST = re.compile(rb"\r\nHost: [\d.]+:(\d+)\r\n")
 _TEXT = b"The router forwards this answer as it is, so only its length counts. " * 5
 
 
@@ -88,14 +91,26 @@ class Case:
 
 
 class Client:
-    """A client's connection to one router, and that router's workers."""
+    """A client's connection to one router, and that router's workers.
 
-    def __init__(self, loop: WireLoop, router: Callable[[], asyncio.Protocol]) -> None:
+    They serve `models` models in equal blocks; all requests are for the first one.
+    """
+
+    def __init__(
+        self,
+        loop: WireLoop,
+        router: Callable[[], asyncio.Protocol],
+        workers: int,
+        models: int,
+    ) -> None:
         self._loop = loop
         self._wire = loop.accept(router)
+        self._workers = workers
+        self._models = models
 
     async def joined(self) -> None:
-        """Returns once requests reach all workers, each over a connection of its own.
+        """Returns once requests reach all workers of the model, each over a connection
+        of its own.
 
         Until then the benchmark answers what the router asks its workers of itself.
         """
@@ -108,16 +123,23 @@ class Client:
             for wire in self._loop.opened:
                 asked = wire.written()
                 if asked.startswith(b"GET "):
-                    body = _MODELS if b" /v1/models" in asked else b""
+                    body = self._models_of(asked) if b" /v1/models" in asked else b""
                     wire.send(message("HTTP/1.1 200 OK", body, "Connection: close"))
                 elif asked:
                     wire.send(ANSWER)
                     used.add(id(wire))
             if self._wire.written():
-                if len(used) == WORKERS:
+                if len(used) == self._workers // self._models:
                     return
                 self._wire.send(request)
-        raise RuntimeError(f"only {len(used)} of {WORKERS} workers were asked")
+        raise RuntimeError(f"only {len(used)} workers were asked")
+
+    def _models_of(self, asked: bytes) -> bytes:
+        """The list of the worker that was asked."""
+        host = _HOST.search(asked)
+        assert host is not None
+        number = int(host[1]) - _FIRST_PORT
+        return _MODELS % (number * self._models // self._workers)
 
     def exchange(self, requests: Sequence[bytes]) -> Callable[[int], None]:
         """Whole requests in turn, each with its whole answer at once."""
@@ -181,8 +203,8 @@ async def cases(loop: WireLoop) -> AsyncIterator[list[Case]]:
     """All cases, ready to be run."""
     sessions = [chat(300, f"X-Session-ID: session-{k}") for k in range(SESSIONS)]
     async with (
-        _client(loop, "round_robin") as plain,
-        _client(loop, "consistent_hash") as sticky,
+        client(loop, "round_robin") as plain,
+        client(loop, "consistent_hash") as sticky,
     ):
         yield [
             Case("300 B", plain.exchange([chat(300)])),
@@ -194,8 +216,11 @@ async def cases(loop: WireLoop) -> AsyncIterator[list[Case]]:
 
 
 @contextlib.asynccontextmanager
-async def _client(loop: WireLoop, policy: str) -> AsyncIterator[Client]:
-    urls = [f"http://127.0.0.1:{21_000 + n}" for n in range(WORKERS)]
+async def client(
+    loop: WireLoop, policy: str, workers: int = WORKERS, models: int = 1
+) -> AsyncIterator[Client]:
+    """A client of a router with a fleet that is up."""
+    urls = [f"http://127.0.0.1:{_FIRST_PORT + n}" for n in range(workers)]
     flags = ["--port", "0", "--policy", policy, "--log-level", "warning"]
     # Nothing may come due: the loop stands still while requests are measured.
     flags += ["--health-check-interval-secs", "3600"]
@@ -203,8 +228,8 @@ async def _client(loop: WireLoop, policy: str) -> AsyncIterator[Client]:
     router = Router(settings.load(flags, {}))
     await router.start()
     try:
-        client = Client(loop, loop.factories[-1])
-        await client.joined()
-        yield client
+        one = Client(loop, loop.factories[-1], workers, models)
+        await one.joined()
+        yield one
     finally:
         await router.stop()

@@ -1,0 +1,1 @@
+"""Thousands of open streams through one router: memory, CPU per chunk, liveness."""
