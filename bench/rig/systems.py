@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -53,6 +54,13 @@ class System:
     start_s: int = 60
     #: The cores that it may run on.
     cpus: tuple[int, ...] = (ROUTER_CPU,)
+
+    @property
+    def installed(self) -> bool:
+        """Whether its program is there; no program is always there."""
+        return (
+            not self.command or shutil.which(shlex.split(self.command)[0]) is not None
+        )
 
     def argv(self, setup: Setup) -> list[str]:
         """The command that starts it before this fleet."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import math
 import os
 import resource
 import signal
@@ -161,16 +160,11 @@ def table(records: Sequence[dict[str, Any]]) -> str:
             f"{record['chunks_per_s']:,.0f}",
             " + ".join(f"{size:.0f}" for size in record["rss_mb"]),
             f"{statistics.median(times):.1f}",
-            f"{percentile(times, 99):.1f}",
+            f"{statistics.quantiles(times, n=100)[-1]:.1f}",
             f"{record['limit']:,}",
         ]
         lines.append(" | ".join(cells))
     return "\n".join(f"| {line} |" for line in lines)
-
-
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """The least value that `percent` of them do not exceed; they are in order."""
-    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
 if __name__ == "__main__":

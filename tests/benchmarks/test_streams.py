@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 from bench.request.wires import Wire, WireLoop
-from bench.streams.__main__ import percentile
 from bench.streams.clients import REQUEST, Clients, Stream
 
 BODY = b"5\r\ndata\n\r\n0\r\n\r\n"
@@ -55,9 +54,3 @@ def test_a_stream_is_whole_however_it_is_cut() -> None:
 def test_a_stream_that_is_not_the_engines_is_broken(answer: bytes) -> None:
     clients = fed(answer)
     assert (clients.whole, bool(clients.broken)) == (0, True)
-
-
-def test_a_percentile_is_a_value_that_was_seen() -> None:
-    seen = [float(value) for value in range(1, 101)]
-    assert [percentile(seen, p) for p in (50, 99, 100)] == [50, 99, 100]
-    assert percentile([7.0], 99) == 7.0
