@@ -17,6 +17,8 @@ from bench.rig.scenarios import Row
 
 #: Router CPU, in seconds per 0.1 s, under which it counts as quiet.
 _QUIET = 0.03
+#: Share of a core from which one of a router's processes counts as one that serves.
+_BUSY = 0.02
 
 
 def measure(system: Running, row: Row) -> dict[str, Any]:
@@ -55,6 +57,7 @@ class _Reading:
     def __init__(self, router: list[int], mock: list[int]) -> None:
         self.machine = processes.machine_cpu()
         self.router, self.router_kernel = processes.cpu_of(router)
+        self.by_process = processes.cpu_by_process(router)
         self.mock, _ = processes.cpu_of(mock)
         self.each = {pid: processes.cpu_of([pid])[0] for pid in router}
         self.time = time.time()
@@ -81,8 +84,13 @@ def _of_machine(begin: _Reading, end: _Reading, wrk_cpu: float) -> dict[str, Any
     cores = sorted(begin.machine)
     busy = [end.machine[core][0] - begin.machine[core][0] for core in cores]
     stolen = [end.machine[core][1] - begin.machine[core][1] for core in cores]
+    shares = [
+        (seconds - begin.by_process.get(pid, 0.0)) / wall
+        for pid, seconds in end.by_process.items()
+    ]
     return {
         "router_cores": router / wall,
+        "process_cores": [share for share in sorted(shares) if share >= _BUSY],
         "load_cores": (mock + wrk_cpu) / wall,
         "foreign_cores": (sum(busy) - router - mock - wrk_cpu) / wall,
         "steal": sum(stolen) / wall,

@@ -60,6 +60,16 @@ def cpu_of(pids: Sequence[int]) -> tuple[float, float]:
     return total / _TICK, kernel / _TICK
 
 
+def cpu_by_process(pids: Sequence[int]) -> dict[int, float]:
+    """CPU seconds of each of these processes, without its children."""
+    seconds = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            user, system = map(int, _stat(pid)[11:13])
+            seconds[pid] = (user + system) / _TICK
+    return seconds
+
+
 def cpu_of_threads(pids: Sequence[int]) -> float:
     """CPU seconds, to the nanosecond, of the threads that live now."""
     total = 0

@@ -146,6 +146,7 @@ def _row_line(
         "p99 ms": _fixed(p99 / 1e3 if p99 is not None else None, 3),
         "added p50 us": _number(added),
         "router cores": _fixed(_median(found, "router_cores"), 2) if routed else "-",
+        "by process": _by_process(found) if routed else "-",
         "load cores": _fixed(_median(found, "load_cores"), 2),
         "foreign": _fixed(_median(found, "foreign_cores"), 2),
         "new upstream conns/1k": _number(_median(found, "conns_per_1k"), 2),
@@ -154,6 +155,11 @@ def _row_line(
         "errors": str(sum(r["errors"] for r in found)),
         "n": str(len(found)),
     }
+
+
+def _by_process(found: Sequence[Record]) -> str:
+    """Cores used by each process that served, in the last round."""
+    return " + ".join(_fixed(cores, 2) for cores in found[-1].get("process_cores", ()))
 
 
 def _fleets(records: Sequence[Record], order: Sequence[str], name: str) -> list[str]:

@@ -188,6 +188,13 @@ async def in_flight(client: Client) -> int:
     return int(body["stats"]["in_flight"])
 
 
+async def until_idle(client: Client) -> None:
+    """Returns once nothing is in flight: an answer's end is seen, then counted."""
+    async with asyncio.timeout(10):
+        while await in_flight(client):
+            await asyncio.sleep(0.01)
+
+
 async def metric(client: Client, name: str) -> float:
     """The sum of a metric's samples."""
     _, page = await client.ask("GET", "/metrics")

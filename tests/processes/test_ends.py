@@ -23,6 +23,7 @@ from tests.processes.common import (
     one_each,
     ready,
     two,
+    until_idle,
 )
 from tests.support.router_process import RouterFailed, RouterProcess, serving
 
@@ -59,7 +60,7 @@ async def test_a_process_that_is_killed_costs_its_own_connections_only() -> None
         for client in streams:
             whole = (await client.rest()).endswith(b"0\r\n\r\n")
             assert whole == (client.process != dying.process)
-        assert await in_flight(idle) == 0
+        await until_idle(idle)
         # Started again, and used.
         clients = await one_each(router)
         assert dying.process not in [client.process for client in clients]
@@ -134,9 +135,23 @@ async def test_a_process_that_hangs_holds_up_nobody_and_is_started_again() -> No
         assert hanging.process not in [client.process for client in again]
         for client in again:
             await client.complete()
-        assert await in_flight(other) == 0
+        await until_idle(other)
         assert "a data process hangs" in router.logs()
         await close(again)
+
+
+async def test_requests_are_served_while_the_control_process_hangs() -> None:
+    async with (
+        SimulatedFleet(2, models=["m"]) as fleet,
+        two(fleet) as (router, clients),
+    ):
+        os.kill(router.pid, signal.SIGSTOP)
+        for client in clients:
+            await client.complete()
+        os.kill(router.pid, signal.SIGCONT)
+        name = 'fleetrouter_requests_total{model="m"'
+        assert await metric(clients[0], name) == 2
+        assert await metric(clients[1], "fleetrouter_process_restarts_total") == 0
 
 
 async def test_a_process_that_hangs_does_not_hold_up_the_end() -> None:

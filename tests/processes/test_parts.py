@@ -154,7 +154,7 @@ async def test_a_bound_is_one_for_all_processes() -> None:
         )
         none = Bound(10, lambda: 0, lambda most: None)
         slots = Slots(rows=memory.rows, row=row)
-        return Shares(memory, row, slots, (bound, none), lambda: None)
+        return Shares(memory, row, slots, (bound, none), lambda: 0, lambda: None)
 
     with closing(memory):
         both = [shares(row) for row in range(2)]

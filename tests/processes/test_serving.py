@@ -16,11 +16,11 @@ from tests.processes.common import (
     children,
     close,
     descriptors,
-    in_flight,
     metric,
     one_each,
     ready,
     two,
+    until_idle,
 )
 from tests.support.router_process import RouterFailed, RouterProcess, serving
 
@@ -61,6 +61,13 @@ async def test_a_change_is_in_force_in_all_processes_once_it_is_answered() -> No
         assert (await other.ask("DELETE", f"/workers/{workers[2]['id']}"))[0] == 200
         for client in clients:
             assert await client.complete() == body["id"]
+        for name in ("new", "newer"):
+            one, other = other, one
+            change = {"aliases": {name: "m"}}
+            assert (await one.ask("PATCH", f"/workers/{body['id']}", change))[0] == 200
+            assert await other.complete(name) == body["id"]
+        request = {"model": "new", "prompt": "hi"}
+        assert (await other.ask("POST", "/v1/completions", request))[0] == 404
 
 
 async def test_every_process_answers_for_the_whole_router() -> None:
@@ -159,7 +166,7 @@ async def test_load_is_even_over_workers_although_two_processes_give_it() -> Non
         await asyncio.gather(*tasks)
         assert len(totals) == 8
         assert max(totals.values()) <= 1.1 * sum(totals.values()) / 8
-        assert await in_flight(clients[0]) == 0
+        await until_idle(clients[0])
         await close(users)
 
 
@@ -184,7 +191,7 @@ async def test_a_slot_is_used_again_only_when_no_process_counts_on_it() -> None:
             assert [worker["load"] for worker in workers] == [0, 0]
             await asyncio.sleep(0.3)  # for slots to be given back
         assert (await clients[1].rest()).endswith(b"0\r\n\r\n")
-        assert await in_flight(clients[0]) == 0
+        await until_idle(clients[0])
         served = {await clients[1].complete() for _ in range(8)}
         assert served == {worker["id"] for worker in await ready(clients[0], 2)}
 

@@ -126,6 +126,7 @@ class DataProcess:
                     lambda most: setattr(hold, "size", most),
                 ),
             ),
+            data.in_flight,
             hold.wake,
         )
         shares.start()

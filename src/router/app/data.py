@@ -57,6 +57,8 @@ class DataPlane:
 
     server: Server
     hold: HoldQueue
+    #: Requests that are being served.
+    in_flight: Callable[[], int]
 
     async def drain(self, within: float) -> None:
         """Lets running requests finish, within so many seconds."""
@@ -116,8 +118,12 @@ def start_data(
         accounts.refused,
     )
     stack.callback(server.close)
+
+    def in_flight() -> int:
+        return exchange.in_flight
+
     reads: tuple[Callable[[], int], ...] = (
-        lambda: exchange.in_flight,
+        in_flight,
         lambda: len(server.clients()),
         lambda: len(connections),
         lambda: server.budget.held,
@@ -126,7 +132,7 @@ def start_data(
     )
     for (name, help), read in zip(GAUGES, reads, strict=True):
         metrics.gauge(name, help, read)
-    return DataPlane(server, hold)
+    return DataPlane(server, hold, in_flight)
 
 
 def _exchange(

@@ -17,6 +17,8 @@ from router.processes.memory import Memory
 #: Seconds between two looks. Picks by loads of 50 ms ago are as good as by exact ones,
 #: as long as a process's own are exact.
 REFRESH_SECONDS = 0.04
+#: The same while nothing goes on: each look wakes a process that sleeps.
+QUIET_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +42,41 @@ class Shares:
         row: int,
         slots: Slots,
         bounds: Sequence[Bound],
+        in_flight: Callable[[], int],
         changed: Callable[[], None],
     ) -> None:
-        """`bounds`: one for each of TOTALS. `changed`: loads of others are not as they
-        were: there may be room where there was none."""
+        """`bounds`: one for each of TOTALS. `in_flight`: requests of this process.
+        `changed`: loads of others are not as they were: there may be room where there
+        was none."""
         self._memory = memory
         self._row = row
         self._slots = slots
         self._bounds = bounds
+        self._in_flight = in_flight
         self._changed = changed
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Looks now, and again until `stop`."""
-        self._timer = self._loop.call_later(REFRESH_SECONDS, self.start)
+        quiet = self._look() == 0 and self._in_flight() == 0
+        self._timer = self._loop.call_later(
+            QUIET_SECONDS if quiet else REFRESH_SECONDS, self.start
+        )
+
+    def _look(self) -> int:
+        """How many workers' loads, or bounds, are not as they were, or in use."""
+        used = 0
         totals = self._memory.totals
         for number, bound in enumerate(self._bounds):
             totals[self._row, number] = bound.held()
             others = int(totals[:, number].sum()) - bound.held()
             bound.allow(max(0, bound.most - others))
-        if self._slots.refresh():
+            used += others != 0
+        changed = self._slots.refresh()
+        if changed:
             self._changed()
+        return used + changed
 
     def stop(self) -> None:
         """Looks no more."""
