@@ -28,7 +28,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from router._core import Index, Slots
 from router.admin import build_admin
-from router.app import GC_THRESHOLDS
+from router.app.collector import Collector
 from router.fleet import fetch, journal
 from router.fleet.fetch import Answer
 from router.fleet.health import Health
@@ -305,6 +305,8 @@ def say(what: str, turns: Turns, each: float | None = None) -> None:
 
 async def measure(kind: str, workers: int, burst: int) -> None:
     turns = Turns()
+    collector = Collector()
+    collector.start()
     async with empty() as fleet:
         print(f"\n{workers:,} workers, {kind}: ms")
         print(f"{'':42} {'longest':>8} {'gc':>8} {'each':>10}")
@@ -354,7 +356,6 @@ def main() -> None:
     )
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    gc.set_threshold(*GC_THRESHOLDS)
     for kind in options.fleet:
         uvloop.run(measure(kind, options.workers, options.burst))
 

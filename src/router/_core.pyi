@@ -196,6 +196,9 @@ class Pool:
     def numbers(self) -> NDArray[np.int32]:
         """Slot numbers of the candidates, ascending."""
 
+    def among(self, words: NDArray[np.uint64]) -> int:
+        """How many candidates are in this set, bit words over the slots."""
+
     def available(self) -> int:
         """How many candidates could take a request now, of any provider."""
 

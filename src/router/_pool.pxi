@@ -120,6 +120,14 @@ cdef class Pool:
                 count += permitted(&self.choice, group.order[j])
         return count
 
+    def among(self, words):
+        """How many candidates are in this set, bit words over the slots."""
+        cdef const uint64_t[::1] others = words
+        cdef int32_t word, count = 0
+        for word in range(min(self.choice.word_count, <int32_t> others.shape[0])):
+            count += __builtin_popcountll(self.choice.words[word] & others[word])
+        return count
+
     # --- picks ------------------------------------------------------------------------
 
     def least_load(self, tuple tried not None=(), int32_t provider=0):

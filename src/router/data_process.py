@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from router.app import GC_THRESHOLDS
 from router.app.child import run_child
 
 if __name__ == "__main__":
-    sys.exit(run_child(int(sys.argv[1]), GC_THRESHOLDS))
+    sys.exit(run_child(int(sys.argv[1])))

@@ -108,12 +108,12 @@ def test_readiness_counts_ready_workers_of_each_models_pool() -> None:
     join(registry, 2, "a")
     third = join(registry, 3, "a")
     registry.set_health(third.slot, False)
-    assert registry.snapshot.readiness() == {
+    assert dict(registry.snapshot.readiness()) == {
         "a": ModelReadiness(2, 3),
         "b": ModelReadiness(1, 1),
     }
     join(registry, 4, registration=Registration(url(4), models=("*",)))
-    assert registry.snapshot.readiness()["b"] == ModelReadiness(2, 2)
+    assert dict(registry.snapshot.readiness())["b"] == ModelReadiness(2, 2)
 
 
 def test_counts_are_by_status() -> None:
@@ -142,7 +142,7 @@ def test_more_workers_than_one_word_of_bits() -> None:
         worker = registry.register(Registration(f"http://h{number}:1")).workers[0]
         registry.set_health(worker.slot, True)
         registry.sync_models(worker.slot, cards("a" if number % 2 else "b"))
-    assert registry.snapshot.readiness() == {
+    assert dict(registry.snapshot.readiness()) == {
         "a": ModelReadiness(100, 100),
         "b": ModelReadiness(100, 100),
     }

@@ -247,7 +247,7 @@ class MirrorsBesideRegistry(RuleBasedStateMachine):
         assert there.default_model == here.default_model
         assert there.providers.keys() == here.providers.keys()
         assert there.ready.tolist() == here.ready.tolist()
-        assert there.readiness() == here.readiness()
+        assert dict(there.readiness()) == dict(here.readiness())
         for name in NAMES:
             ours, theirs = here.pool(name), there.pool(name)
             assert (ours is None) == (theirs is None)

@@ -11,10 +11,12 @@ import asyncio
 from collections.abc import Iterable
 
 import aiohttp
+import msgspec
 from aiohttp import web
 
-from router.admin.frame import answer, peer, query
+from router.admin.frame import answer, encoded, peer, query
 from router.admin.listing import LoadOf
+from router.admin.turns import in_turns
 from router.admin.workers import WorkerRoutes
 from router.errors import BadRequest, WorkerNotFound, WorkerTimeout, WorkerUnreachable
 from router.fleet import registration
@@ -116,9 +118,13 @@ class CompatRoutes:
 
     async def get_loads(self, _: web.Request) -> web.Response:
         """Requests in flight, as the router counts them."""
-        workers = self._registry.workers()
-        loads = [{"worker": w.url, "load": self._load_of(w)} for w in workers]
-        return answer({"workers": loads})
+        loads = await in_turns(self._load, self._registry.workers())
+        return encoded(b'{"workers":[%b]}' % b",".join(loads))
+
+    def _load(self, worker: Worker) -> bytes:
+        return msgspec.json.encode(
+            {"worker": worker.url, "load": self._load_of(worker)}
+        )
 
     async def finish_session(self, request: web.Request) -> web.Response:
         """Nothing to let go of: no policy remembers sessions. Idempotent."""

@@ -7,17 +7,14 @@ in slices, between which the loop serves requests.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from router.admin.turns import in_turns
 from router.fleet.change import Change
 from router.fleet.worker import Status, Worker, to_json
-
-#: Workers between two turns of the loop: some tenths of a millisecond.
-SLICE = 250
 
 LoadOf = Callable[[Worker], int]
 
@@ -48,10 +45,11 @@ class Listing:
 
     async def write(self, workers: Sequence[Worker]) -> bytes:
         """The body of GET /workers."""
-        written = list[bytes]()
         in_flight = 0
         counts = dict.fromkeys(Status, 0)
-        for position, worker in enumerate(workers, 1):
+
+        def entry(worker: Worker) -> bytes:
+            nonlocal in_flight
             load = self._load_of(worker)
             in_flight += load
             counts[worker.status] += 1
@@ -62,9 +60,9 @@ class Listing:
                 worker.circuit.encode(),
                 load,
             )
-            written.append(parts.before + live + parts.after)
-            if position % SLICE == 0:
-                await asyncio.sleep(0)
+            return parts.before + live + parts.after
+
+        written = await in_turns(entry, workers)
         stats = {
             "ready": counts[Status.READY],
             "pending": counts[Status.PENDING],
@@ -72,11 +70,13 @@ class Listing:
             "draining": counts[Status.DRAINING],
             "in_flight": in_flight,
         }
-        return b'{"workers":[%b],"total":%d,"stats":%b}' % (
-            b",".join(written),
-            len(workers),
-            msgspec.json.encode(stats),
-        )
+        tail = b'],"total":%d,"stats":%b}' % (len(workers), msgspec.json.encode(stats))
+        if not written:
+            return b'{"workers":[' + tail
+        # A page of megabytes is put together once.
+        written[0] = b'{"workers":[' + written[0]
+        written[-1] += tail
+        return b",".join(written)
 
     def _parts_of(self, worker: Worker) -> _Parts:
         parts = self._parts.get(worker.id)

@@ -6,23 +6,21 @@ everybody, never wait for a worker, and read what is published.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import msgspec
 from aiohttp import web
 
 from router.admin.frame import answer, encoded
+from router.admin.turns import Page, in_turns
 from router.errors import ModelNotFound
+from router.fleet.catalogue import Catalogue
 from router.fleet.change import Change
 from router.fleet.registry import Registry
-from router.fleet.snapshot import Snapshot
+from router.fleet.snapshot import ModelReadiness, Snapshot
 from router.fleet.worker import ModelCard, Status
 from router.observe.exposition import CONTENT_TYPE
 from router.observe.metrics import Metrics
-
-#: Lines of /metrics between two turns of the loop.
-SLICE = 500
 
 
 class ProbeRoutes:
@@ -42,8 +40,8 @@ class ProbeRoutes:
         self._min_ready = min_ready_workers
         self._draining = draining
         self._ever = bool(registry.snapshot.slots)
-        #: What /v1/models says of a snapshot; it is asked more often than it changes.
-        self._models: tuple[Snapshot, bytes] | None = None
+        self._models = Page(_write_models)
+        self._readiness = Page(_write_readiness)
         registry.subscribe(self._follow)
 
     def routes(self) -> list[web.RouteDef]:
@@ -68,16 +66,14 @@ class ProbeRoutes:
         status = "ready" if ready >= self._min_ready else "not_ready"
         if self._draining():
             status = "draining"
-        body = {
+        head = {
             "status": status,
             "ready_workers": ready,
             "total_workers": len(snapshot.slots),
-            "models": {
-                model: {"ready": state.ready, "total": state.total}
-                for model, state in snapshot.readiness().items()
-            },
         }
-        return answer(body, 200 if status == "ready" else 503)
+        models = await self._readiness.of(snapshot)
+        body = b'%b,"models":%b}' % (msgspec.json.encode(head)[:-1], models)
+        return encoded(body, 200 if status == "ready" else 503)
 
     async def health(self, _: web.Request) -> web.Response:
         """Whether the router does its work: not while it has lost its workers, but
@@ -94,20 +90,15 @@ class ProbeRoutes:
 
     async def models(self, _: web.Request) -> web.Response:
         """What can be asked for now, as OpenAI lists it."""
-        snapshot = self._registry.snapshot
-        if self._models is None or self._models[0] is not snapshot:
-            data = [_openai(card) for card in snapshot.models()]
-            body = msgspec.json.encode({"object": "list", "data": data})
-            self._models = (snapshot, body)
-        return encoded(self._models[1])
+        return encoded(await self._models.of(self._registry.snapshot))
 
     async def model(self, request: web.Request) -> web.Response:
         """One of them; ids may hold `/`, encoded or not."""
         wanted = request.match_info["id"]
-        for card in self._registry.snapshot.models():
-            if card.id == wanted:
-                return answer(_openai(card))
-        raise ModelNotFound(f"The model `{wanted}` does not exist.")
+        card = self._registry.snapshot.model(wanted)
+        if card is None:
+            raise ModelNotFound(f"The model `{wanted}` does not exist.")
+        return answer(_openai(card))
 
     async def metrics(self, _: web.Request) -> web.Response:
         """All counters, as Prometheus reads them."""
@@ -118,16 +109,32 @@ class ProbeRoutes:
 
 
 async def metrics_page(metrics: Metrics) -> web.Response:
-    """The exposition. A large fleet's is written in slices, so that the loop serves
-    requests meanwhile."""
+    """The exposition."""
     await metrics.gathered()
-    lines = list[str]()
-    for position, line in enumerate(metrics.lines(), 1):
-        lines.append(line)
-        if position % SLICE == 0:
-            await asyncio.sleep(0)
-    body = "\n".join([*lines, ""]).encode()
+    lines = await in_turns(str.encode, metrics.lines())
+    body = b"\n".join([*lines, b""])
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+
+async def _write_models(snapshot: Snapshot) -> bytes:
+    catalogue = Catalogue()
+    await in_turns(catalogue.add, snapshot.workers)
+    data = await in_turns(_entry, catalogue.cards())
+    return b'{"object":"list","data":[%b]}' % b",".join(data)
+
+
+async def _write_readiness(snapshot: Snapshot) -> bytes:
+    return b"{%b}" % b",".join(await in_turns(_ready, snapshot.readiness()))
+
+
+def _ready(of: tuple[str, ModelReadiness]) -> bytes:
+    name, state = of
+    counts = (msgspec.json.encode(name), state.ready, state.total)
+    return b'%b:{"ready":%d,"total":%d}' % counts
+
+
+def _entry(card: ModelCard) -> bytes:
+    return msgspec.json.encode(_openai(card))
 
 
 def _openai(card: ModelCard) -> dict[str, object]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import socket
 import sys
@@ -15,6 +14,7 @@ import uvloop
 
 from router import __version__
 from router._core import Index, Slot, Slots
+from router.app.collector import Collector
 from router.app.data import DataPlane, Reports, start_data
 from router.fleet.worker import Worker
 from router.observe import logs
@@ -42,7 +42,7 @@ from router.processes.shares import Bound, Shares
 from router.settings import Settings
 
 
-def run_child(channel: int, gc_thresholds: tuple[int, int, int]) -> int:
+def run_child(channel: int) -> int:
     """Runs a data process until it is drained or its control process has gone.
 
     `channel`: descriptor of its end of a socket pair. The exit code: 0 once drained.
@@ -63,7 +63,6 @@ def run_child(channel: int, gc_thresholds: tuple[int, int, int]) -> int:
         sys.stderr,
         access_log=settings.access_log,
     )
-    gc.set_threshold(*gc_thresholds)
     return uvloop.run(DataProcess(settings, boot).run(sock))
 
 
@@ -89,6 +88,7 @@ class DataProcess:
 
     async def run(self, sock: socket.socket) -> int:
         """Serves until it is told to end; the exit code."""
+        Collector().start()
         async with AsyncExitStack() as stack:
             self._data = self._start(stack)
             await self._channel.open(sock)
@@ -153,7 +153,6 @@ class DataProcess:
         await self._data.server.start_at(listeners)
         self._channel.send(Serving())
         self._keep_telling()
-        gc.freeze()
 
     async def _drain(self, within: float) -> None:
         await self._data.drain(within)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field, replace
 
@@ -23,6 +22,8 @@ from numpy.typing import NDArray
 from router._core import Pool, Slots
 
 WORD_BITS = 64
+#: Pools let go of at once.
+MOST_TIDIED = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,14 @@ class _Candidates:
 
     def discard(self, number: int, group: int) -> None:
         put_bit(self.bits, number, False)
+        self._leave(group)
+
+    def move(self, left: int, joined: int) -> None:
+        """A member changes its group."""
+        self.groups[joined] = self.groups.get(joined, 0) + 1
+        self._leave(left)
+
+    def _leave(self, group: int) -> None:
         self.groups[group] -= 1
         if not self.groups[group]:
             del self.groups[group]
@@ -139,16 +148,22 @@ class Assembly:
         self._providers: dict[str, _Provider] = {}
         self._providers_made = 0
         #: Base model -> how many workers serve it.
-        self._bases: Counter[str] = Counter()
+        self._bases: dict[str, int] = {}
         self._models: dict[str, _Candidates] = {}
         self._wildcards = _Candidates(0, bit_words(slots.capacity))
         self._everyone = _Candidates(0, bit_words(slots.capacity))
         #: Names whose pool is to be made anew.
         self._dirty: set[str] = set()
-        #: Made and not given away yet; None: the name is to be forgotten.
-        self._fresh: dict[str, Pool | None] = {}
         self._wildcards_dirty = False
+        #: The pools of the next `build`, as far as they are made, and the names that
+        #: it will have and the last one had not, or the other way round.
+        self._pools: dict[str, Pool] = {}
+        self._added: dict[str, None] = {}
+        self._removed: dict[str, None] = {}
+        #: Pools that the last `build` replaced.
+        self._replaced: list[Pool] = []
         self._touched = False
+        self._begun = False
         self._built = Built({}, None, self._everyone.build(slots, None))
 
     def group(self, kind: Kind) -> int:
@@ -165,29 +180,49 @@ class Assembly:
     def place(self, number: int, kind: Kind) -> None:
         """Puts a slot into the sets of its kind; `group` was asked for its group."""
         group = self._count(kind, 1)
-        for candidates in self._touch(kind):
+        self._count_bases(kind.bases, 1)
+        for candidates in self._touch(kind.names, kind.wildcard):
             candidates.add(number, group.number, self._slots.capacity)
+        self._everyone.add(number, group.number, self._slots.capacity)
 
     def displace(self, number: int, kind: Kind) -> None:
         """Takes a slot out of the sets it was placed in."""
         group = self._count(kind, -1)
-        for candidates in self._touch(kind):
+        self._count_bases(kind.bases, -1)
+        for candidates in self._touch(kind.names, kind.wildcard):
             candidates.discard(number, group.number)
+        self._everyone.discard(number, group.number)
+
+    def move(self, number: int, old: Kind, new: Kind) -> None:
+        """Takes a slot from the sets of one kind to those of another.
+
+        `group` was asked for its group. As `displace` and `place`, for less where most
+        names stay: a worker may have a thousand adapters and load one more.
+        """
+        left, joined = self._count(old, -1).number, self._count(new, 1).number
+        self._count_bases(new.bases - old.bases, 1)
+        self._count_bases(old.bases - new.bases, -1)
+        stays = old.wildcard and new.wildcard
+        for candidates in self._touch(old.names & new.names, stays):
+            candidates.move(left, joined)
+        for candidates in self._touch(old.names - new.names, old.wildcard > stays):
+            candidates.discard(number, left)
+        for candidates in self._touch(new.names - old.names, new.wildcard > stays):
+            candidates.add(number, joined, self._slots.capacity)
+        self._everyone.move(left, joined)
 
     def prepare(self, seconds: float) -> bool:
         """Makes pools of models for about so long; whether `build` has none to make."""
         deadline = time.perf_counter() + seconds
+        if not self._begun and self._touched:
+            self._begun = True
+            self._replaced.clear()
+            self._pools = dict(self._built.pools)
         if self._wildcards_dirty:
             self._build_wildcards()
             self._dirty.update(self._models)
         while self._dirty:
-            name = self._dirty.pop()
-            candidates = self._models[name]
-            if candidates.groups:
-                self._fresh[name] = candidates.build(self._slots, self._wildcards)
-            else:
-                del self._models[name]
-                self._fresh[name] = None
+            self._build_one(self._dirty.pop())
             if time.perf_counter() >= deadline:
                 break
         return not self._dirty
@@ -197,26 +232,28 @@ class Assembly:
         if not self._touched:
             return self._built
         self.prepare(math.inf)
-        before = self._built.pools
-        pools = dict(before)
-        for name, pool in self._fresh.items():
-            if pool is not None:
-                pools[name] = pool
-            else:
-                pools.pop(name, None)
-        fresh = self._fresh
-        added = tuple(name for name in fresh if name in pools and name not in before)
-        removed = tuple(name for name in fresh if name in before and name not in pools)
-        fresh.clear()
-        self._touched = False
+        self._touched = self._begun = False
         self._built = Built(
-            pools,
+            self._pools,
             self._wildcards.pool,
             self._everyone.build(self._slots, None),
             next(iter(self._bases)) if len(self._bases) == 1 else None,
             {name: p.number for name, p in self._providers.items() if p.members},
         )
-        return replace(self._built, added=added, removed=removed)
+        told = replace(
+            self._built, added=tuple(self._added), removed=tuple(self._removed)
+        )
+        self._added.clear()
+        self._removed.clear()
+        return told
+
+    def tidy(self) -> bool:
+        """Lets go of some pools that were replaced; whether there are more.
+
+        Letting go of thousands at once takes milliseconds.
+        """
+        del self._replaced[-MOST_TIDIED:]
+        return bool(self._replaced)
 
     def forget_empty_groups(self) -> None:
         """Gives back the groups without members, once nothing published names them."""
@@ -249,11 +286,32 @@ class Assembly:
             self._empty.add(kind)
         if kind.provider is not None:
             self._providers[kind.provider].members += change
-        for name in kind.bases:
-            self._bases[name] += change
-            if not self._bases[name]:
-                del self._bases[name]
         return group
+
+    def _count_bases(self, names: Set[str], change: int) -> None:
+        for name in names:
+            count = self._bases.get(name, 0) + change
+            if count:
+                self._bases[name] = count
+            else:
+                del self._bases[name]
+
+    def _build_one(self, name: str) -> None:
+        candidates = self._models[name]
+        known = name in self._built.pools
+        if candidates.pool is not None:
+            self._replaced.append(candidates.pool)
+        if candidates.groups:
+            self._pools[name] = candidates.build(self._slots, self._wildcards)
+            self._removed.pop(name, None)
+            if not known:
+                self._added[name] = None
+        else:
+            del self._models[name]
+            self._pools.pop(name, None)
+            self._added.pop(name, None)
+            if known:
+                self._removed[name] = None
 
     def _build_wildcards(self) -> None:
         self._wildcards_dirty = False
@@ -262,17 +320,16 @@ class Assembly:
         else:
             self._wildcards.pool = None
 
-    def _touch(self, kind: Kind) -> Iterator[_Candidates]:
-        """The sets that workers of this kind are in; they will be made anew."""
+    def _touch(self, names: Set[str], wildcard: bool) -> Iterator[_Candidates]:
+        """The sets of these names, and of the wildcards; they will be made anew."""
         self._touched = True
-        self._dirty |= kind.names
-        for name in kind.names:
+        self._dirty |= names
+        for name in names:
             candidates = self._models.get(name)
             if candidates is None:
                 candidates = _Candidates(hash64(name), bit_words(self._slots.capacity))
                 self._models[name] = candidates
             yield candidates
-        if kind.wildcard:
+        if wildcard:
             self._wildcards_dirty = True
             yield self._wildcards
-        yield self._everyone

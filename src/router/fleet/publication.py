@@ -77,6 +77,10 @@ class Publication:
         """Works on it for about so long; whether `publish` has little left to do."""
         return self._assembly.prepare(seconds)
 
+    def tidy(self) -> bool:
+        """Lets go of some of what the last one replaced; whether there is more."""
+        return self._assembly.tidy()
+
     def publish(self) -> Change | None:
         """Publishes all of it in one step, and gives what that changed."""
         if not self:

@@ -75,10 +75,7 @@ class Record:
                 return
             cards = ()
         known = {card.id: card for card in self.cards or ()}
-        self.cards = tuple(
-            replace(card, created=known[card.id].created) if card.id in known else card
-            for card in listed(cards)
-        )
+        self.cards = tuple(_since(card, known.get(card.id)) for card in listed(cards))
 
     def miss_list(self, error: str) -> None:
         """The list could not be read."""
@@ -146,6 +143,18 @@ class Record:
         if self.worker.ready_at is None or (self.healthy and known):
             return Status.PENDING
         return Status.UNHEALTHY
+
+
+def _since(card: ModelCard, before: ModelCard | None) -> ModelCard:
+    """The card as it has been since it was first seen."""
+    if before is None:
+        return card
+    same = (card.parent, card.root, card.max_model_len) == (
+        before.parent,
+        before.root,
+        before.max_model_len,
+    )
+    return before if same else replace(card, created=before.created)
 
 
 def worker_of(

@@ -91,6 +91,8 @@ class Registry:
         self._next = Publication(index, self._assembly, self._directory)
         self._urgent = False
         self._flush_due = self._slice_due = self._tick_due = False
+        #: What the last publication replaced is still there.
+        self._untidy = False
         #: Since when slices of a publication are made (monotonic); None: none are.
         self._building: float | None = None
 
@@ -296,16 +298,19 @@ class Registry:
             return None
         self._building = None
         self._urgent = False
-        return self._next.publish()
+        change = self._next.publish()
+        self._untidy = self._next.tidy()
+        return change
 
     def _go_on(self) -> None:
-        with self._writing(next_slice=True):
+        with self._writing(next_slice=self._building is not None):
             self._slice_due = False
+            self._untidy = self._next.tidy()
 
     def _later(self) -> list[tuple[float, Callable[[], None]]]:
         """What is to be called, after so many seconds; each is asked for once."""
         wanted: list[tuple[float, Callable[[], None]]] = []
-        if self._building is not None and not self._slice_due:
+        if (self._building is not None or self._untidy) and not self._slice_due:
             self._slice_due = True
             wanted.append((0.0, self._go_on))
         if self._next and not self._flush_due:
@@ -379,9 +384,8 @@ class Registry:
         self._next.change(record, before)
         kind = kind_of(record.registration, served)
         if kind != record.kind:
-            self._assembly.displace(record.slot.number, record.kind)
             self._assembly.group(kind)
-            self._assembly.place(record.slot.number, kind)
+            self._assembly.move(record.slot.number, record.kind, kind)
             record.kind = kind
         if record.available != was_available:
             self._urgent = True

@@ -8,13 +8,14 @@ availability, and through `slot.owner` each worker's newest value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from router._core import Pool, Slot
+from router.fleet.catalogue import Catalogue
 from router.fleet.worker import ModelCard, Status, Worker
 
 
@@ -78,36 +79,23 @@ class Snapshot:
         return tuple(owner(slot) for slot in self.slots if slot.number in numbers)
 
     def models(self) -> tuple[ModelCard, ...]:
-        """What ready workers serve, aliases included, each name once.
-
-        In an order that no worker's coming or going changes: base models, adapters,
-        aliases, and by name within each. Clients take the first for "the" model.
-        """
-        cards: dict[str, ModelCard] = {}
-        aliases: dict[str, ModelCard] = {}
+        """What ready workers serve, as `Catalogue.cards` has it."""
+        catalogue = Catalogue()
         for worker in self.workers:
-            if worker.status is Status.READY:
-                own = {card.id: card for card in worker.models}
-                for name, card in own.items():
-                    cards.setdefault(name, card)
-                for name in worker.names - own.keys():
-                    if name not in aliases:
-                        aliases[name] = _alias_card(name, worker, own)
-        bases = [card for card in cards.values() if card.parent is None]
-        adapters = [card for card in cards.values() if card.parent is not None]
-        others = [card for name, card in aliases.items() if name not in cards]
-        return tuple(
-            card
-            for kind in (bases, adapters, others)
-            for card in sorted(kind, key=lambda card: card.id)
-        )
+            catalogue.add(worker)
+        return catalogue.cards()
 
-    def readiness(self) -> dict[str, ModelReadiness]:
-        """Known name -> how much of its pool is ready."""
-        return {
-            name: ModelReadiness(_count(pool.candidates, self.ready), len(pool))
-            for name, pool in self.pools.items()
-        }
+    def model(self, name: str) -> ModelCard | None:
+        """The entry of this name among `models`; None: there is none."""
+        catalogue = Catalogue()
+        for worker in self.workers_of(name):
+            catalogue.add(worker)
+        return next((card for card in catalogue.cards() if card.id == name), None)
+
+    def readiness(self) -> Iterator[tuple[str, ModelReadiness]]:
+        """Each known name, and how much of its pool is ready."""
+        for name, pool in self.pools.items():
+            yield name, ModelReadiness(pool.among(self.ready), len(pool))
 
 
 def owner(slot: Slot) -> Worker:
@@ -115,15 +103,3 @@ def owner(slot: Slot) -> Worker:
     worker = slot.owner
     assert isinstance(worker, Worker)
     return worker
-
-
-def _alias_card(name: str, worker: Worker, own: Mapping[str, ModelCard]) -> ModelCard:
-    """An alias is listed as its model under another name."""
-    model = worker.renames.get(name, name)
-    return replace(own.get(model, ModelCard(model, root=model)), id=name)
-
-
-def _count(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> int:
-    """How many bits both have."""
-    words = min(len(a), len(b))
-    return int.from_bytes((a[:words] & b[:words]).tobytes(), "little").bit_count()

@@ -9,7 +9,7 @@ so that nobody can make the list grow. Knows nothing of HTTP.
 from __future__ import annotations
 
 import platform
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from prometheus_client import (
 )
 
 from router.fleet.change import Change
-from router.fleet.snapshot import Snapshot
+from router.fleet.snapshot import Snapshot, owner
 from router.fleet.worker import Status, Worker
 from router.observe.exposition import Histogram, family, labels
 from router.observe.tally import Tally, add, taken, taken_once
@@ -237,7 +237,7 @@ class Metrics:
         name = "fleetrouter_build_info"
         version = labels(version=self._version, python=platform.python_version())
         yield from family(name, "gauge", "What runs.", [f"{name}{{{version}}} 1"])
-        models = [(labels(model=name), counts) for name, counts in self._models.items()]
+        models = ((labels(model=m), n) for m, n in [*self._models.items()] if any(n))
         for name, help, read in self._gauges:
             yield from family(name, "gauge", help, [f"{name} {read()}"])
         yield from _by_class(
@@ -275,12 +275,13 @@ class Metrics:
 
     def _per_worker(self, snapshot: Snapshot) -> Iterator[str]:
         """Only workers whose series have begun and not ended, in one order."""
-        series = self._workers
-        pairs = [
-            (worker, series[worker.id])
-            for worker in snapshot.workers
-            if worker.id in series
-        ]
+
+        def pairs() -> Iterator[tuple[Worker, WorkerSeries]]:
+            for slot in snapshot.slots:
+                worker = owner(slot)
+                if (series := self._workers.get(worker.id)) is not None:
+                    yield worker, series
+
         name = "fleetrouter_worker_healthy"
         yield from family(
             name,
@@ -288,7 +289,7 @@ class Metrics:
             "1 if the worker is given requests.",
             (
                 f"{name}{{{own.labels}}} {int(worker.status is Status.READY)}"
-                for worker, own in pairs
+                for worker, own in pairs()
             ),
         )
         name = "fleetrouter_worker_in_flight"
@@ -298,13 +299,13 @@ class Metrics:
             "Requests that the worker serves now.",
             (
                 f"{name}{{{own.labels}}} {self._load_of(worker)}"
-                for worker, own in pairs
+                for worker, own in pairs()
             ),
         )
         yield from _by_class(
             "fleetrouter_worker_attempts_total",
             "Attempts at a worker, by class of its answer's status.",
-            [(own.labels, own.answers) for _, own in pairs],
+            ((own.labels, own.answers) for _, own in pairs()),
         )
 
 
@@ -344,7 +345,7 @@ _COUNTERS = (
 
 
 def _by_class(
-    name: str, help: str, rows: Sequence[tuple[str, Sequence[int]]]
+    name: str, help: str, rows: Iterable[tuple[str, Sequence[int]]]
 ) -> Iterator[str]:
     """A counter by status class; a class that never came has no series."""
     return family(
@@ -354,6 +355,7 @@ def _by_class(
         (
             f'{name}{{{own},status="{status}"}} {count}'
             for own, counts in rows
+            if any(counts)
             for status, count in zip(_CLASSES, counts, strict=True)
             if count
         ),
@@ -379,20 +381,9 @@ def _fleet(snapshot: Snapshot) -> Iterator[str]:
         "Workers by status.",
         [f'{name}{{status="{status}"}} {n}' for status, n in snapshot.counts.items()],
     )
-    readiness = [
-        (labels(model=model), state) for model, state in snapshot.readiness().items()
-    ]
     name = "fleetrouter_model_workers"
-    yield from family(
-        name,
-        "gauge",
-        "Workers that could serve the model.",
-        [f"{name}{{{own}}} {state.total}" for own, state in readiness],
-    )
+    rows = (f"{name}{{{labels(model=m)}}} {s.total}" for m, s in snapshot.readiness())
+    yield from family(name, "gauge", "Workers that could serve the model.", rows)
     name = "fleetrouter_model_ready_workers"
-    yield from family(
-        name,
-        "gauge",
-        "Workers of the model that are ready.",
-        [f"{name}{{{own}}} {state.ready}" for own, state in readiness],
-    )
+    rows = (f"{name}{{{labels(model=m)}}} {s.ready}" for m, s in snapshot.readiness())
+    yield from family(name, "gauge", "Workers of the model that are ready.", rows)

@@ -110,9 +110,8 @@ class Mirror:
         else:
             member.worker = worker_of(fields, member.worker.slot)
             if kind != member.kind:
-                self._assembly.displace(number, member.kind)
                 self._assembly.group(kind)
-                self._assembly.place(number, kind)
+                self._assembly.move(number, member.kind, kind)
                 member.kind = kind
         self._ready = grown(self._ready, self._slots.capacity)
         put_bit(self._ready, number, member.worker.status is Status.READY)
