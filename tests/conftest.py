@@ -6,4 +6,6 @@ from hypothesis import settings
 
 # A machine that is busy must not fail a property.
 settings.register_profile("ours", deadline=None)
+# By hand: --hypothesis-profile long
+settings.register_profile("long", deadline=None, max_examples=3_000)
 settings.load_profile("ours")

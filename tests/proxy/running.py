@@ -129,6 +129,19 @@ class Running:
         most = len(clients) + 1
         self.until(lambda: not self._left(most), f"nothing left of {self._left(most)}")
 
+    def tasks(self) -> list[str]:
+        """The tasks that the way of a request has running now."""
+        assert self._inside is not None
+        loop, _, _ = self._inside
+        found: Future[list[str]] = Future()
+
+        def look() -> None:
+            names = [str(task.get_coro()) for task in asyncio.all_tasks(loop)]
+            found.set_result([name for name in names if "Connections." in name])
+
+        loop.call_soon_threadsafe(look)
+        return found.result(PATIENCE)
+
     def _ready(self) -> int:
         return sum(worker["status"] == "ready" for worker in self.workers())
 
