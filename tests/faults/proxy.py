@@ -93,7 +93,7 @@ class FaultProxy:
     def drop(self) -> None:
         """Closes them all, so that each request comes over a new one."""
         for connection in list(self._open):
-            connection.close()
+            connection.end()
 
 
 class _Passage:
@@ -140,12 +140,9 @@ class _Passage:
                     self._worker.sendall(piece)
             if act in (Act.CUT, Act.RESET):
                 self._end_worker(reset=act is Act.RESET)
-                if act is Act.RESET:
-                    # It must not overtake the bytes before it.
-                    sleep(0.002)
-                    self._router.reset()
-                else:
-                    self._router.close()
+                # A reset must not overtake the bytes before it.
+                sleep(0.002 if act is Act.RESET else 0)
+                self._router.end(reset=act is Act.RESET)
             elif act is Act.HALF_CLOSE and answer:
                 self._router.half_close()
             elif act is Act.HALF_CLOSE:

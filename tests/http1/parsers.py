@@ -59,7 +59,7 @@ def _plain(pairs: list[tuple[bytes, bytes]]) -> Pairs:
     return tuple(plain)
 
 
-def _path(target: bytes) -> bytes:
+def path_of(target: bytes) -> bytes:
     """A target in the form that ours gives it: a path."""
     match = _AUTHORITY.match(target)
     return target[match.end() :] if match else target
@@ -169,7 +169,7 @@ def llhttp(raw: bytes, *, answer: bool) -> Reading:
     if isinstance(parser, httptools.HttpResponseParser):
         start: tuple[object, ...] = (parser.get_status_code(),)
     else:
-        start = (parser.get_method(), _path(heard.url))
+        start = (parser.get_method(), path_of(heard.url))
     if not heard.complete and not upgrade:
         try:
             parser.feed_data(PROBE)
@@ -206,7 +206,7 @@ def h11_(raw: bytes, *, answer: bool) -> Reading:
         raise Refused("it wants more of the head")
     assert isinstance(event, h11.Request | h11.Response | h11.InformationalResponse)
     if isinstance(event, h11.Request):
-        start: tuple[object, ...] = (event.method, _path(event.target))
+        start: tuple[object, ...] = (event.method, path_of(event.target))
     else:
         start = (event.status_code,)
     minor = int(event.http_version[-1:])

@@ -88,6 +88,7 @@ BROKEN = {
     "a trailer without a name": b"0\r\n: x\r\n\r\n",
     "a trailer without a colon": b"0\r\nabc\r\n\r\n",
     "a trailer with a space in its name": b"0\r\na b: c\r\n\r\n",
+    "a trailer whose name is no token": b"0\r\nA(: b\r\n\r\n",
     "a folded trailer": b"0\r\nA: b\r\n c\r\n\r\n",
     "a control character in a trailer": b"0\r\nA: b\x01\r\n\r\n",
     "a bare line feed in a trailer": b"0\r\nA: b\nC: d\r\n\r\n",

@@ -31,7 +31,7 @@ FORBIDDEN = re.compile(
     )
 )
 
-MODULES = modules("src", "tests", "bench")
+MODULES = modules("src", "tests", "bench", "fuzz")
 
 
 def relative(path: Path) -> str:

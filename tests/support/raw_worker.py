@@ -43,6 +43,7 @@ class RawConnection:
         self.opened_at = monotonic()
         self._socket = accepted
         self._taken = 0
+        self._to_reset = False
 
     # --- reading --------------------------------------------------------------------
 
@@ -151,8 +152,20 @@ class RawConnection:
     def close(self) -> None:
         """Ends the connection in order."""
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            if not self._to_reset:
+                self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+
+    def end(self, *, reset: bool = False) -> None:
+        """Ends it from another thread than the one that reads, which then closes it.
+
+        To close it under that one would leave it waiting for ever.
+        """
+        with contextlib.suppress(OSError):
+            if reset:
+                self._to_reset = True
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RST)
+            self._socket.shutdown(socket.SHUT_RD if reset else socket.SHUT_RDWR)
 
     def reset(self) -> None:
         """Ends the connection with RST."""

@@ -16,7 +16,7 @@ bytes go out as they came; bodies of requests are taken out of their chunks.
     DATA_CR       CR                  DATA_LF
     DATA_LF       LF                  SIZE_START
     TRAILER_START CR                  LAST_LF
-                  visible             TRAILER_NAME
+                  token               TRAILER_NAME
     TRAILER_NAME  :                   TRAILER
     TRAILER       CR                  TRAILER_LF
     TRAILER_LF    LF                  TRAILER_START
@@ -28,6 +28,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from router.http1.buffer cimport Buffer
+from router.http1.fields cimport TOKEN
 
 from router.http1.errors import ProtocolError
 
@@ -181,7 +182,7 @@ cdef class Framing:
             self.state = LAST_LF
         elif self.state == TRAILER_NAME and c == c":":
             self.state = TRAILER
-        elif 32 < c < 127 and c != c":":
+        elif TOKEN[c]:
             self.state = TRAILER_NAME
         else:
             raise ProtocolError("a trailer that does not start with a name")
