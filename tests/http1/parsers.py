@@ -162,7 +162,10 @@ def llhttp(raw: bytes, *, answer: bool) -> Reading:
     except httptools.HttpParserUpgrade:
         upgrade = True
     except httptools.HttpParserError as error:
-        raise Refused(str(error)) from None
+        # So it says, too, that it stops at a 101.
+        upgrade = str(error) == "Pause on CONNECT/Upgrade"
+        if not upgrade:
+            raise Refused(str(error)) from None
     if not heard.whole:
         raise Refused("it wants more of the head")
     minor = int(parser.get_http_version().rpartition(".")[2] or 0)

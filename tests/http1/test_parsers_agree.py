@@ -231,6 +231,7 @@ def test_requests_are_framed_as_h11_frames_them(raw: bytes) -> None:
 
 @given(answers)
 @example(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\t\r\n\r\n")
+@example(b"HTTP/1.0 101 OK\r\n\r\n")
 def test_answers_are_framed_as_llhttp_frames_them(raw: bytes) -> None:
     agree(raw, parsers.llhttp, answer=True, closes=LLHTTP_CLOSES)
 
