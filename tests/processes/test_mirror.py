@@ -69,6 +69,15 @@ class Process:
         assert self.known >= {worker.id for _, worker in change.updated}
 
 
+def apply(mirror: Mirror, news: Publication) -> None:
+    """A publication in as many slices as can be."""
+    before = mirror.snapshot
+    mirror.begin(news)
+    while not mirror.prepare(0.0):
+        assert mirror.snapshot is before
+    mirror.finish()
+
+
 def seen(worker: Worker) -> Worker:
     """What a data process needs of it: errors are for operators."""
     return replace(worker, last_error=None)
@@ -184,7 +193,7 @@ class MirrorsBesideRegistry(RuleBasedStateMachine):
             news = msgspec.msgpack.decode(
                 process.wire.waiting.popleft(), type=Publication
             )
-            process.mirror.apply(news)
+            apply(process.mirror, news)
             self.publisher.applied(process.wire, news.version)
 
     @rule(which=which, name=st.sampled_from(NAMES))
@@ -269,10 +278,10 @@ TestMirrorsBesideRegistry.settings = settings(
 def test_a_publication_that_does_not_follow_the_last_one_is_no_publication() -> None:
     mirror = Mirror(Index(Slots(rows=np.zeros((1, 64), np.int32), row=0)))
     counts = dict(mirror.snapshot.counts)
-    mirror.apply(Publication(7, counts, [], []))
-    mirror.apply(Publication(8, counts, [], []))
+    apply(mirror, Publication(7, counts, [], []))
+    apply(mirror, Publication(8, counts, [], []))
     with pytest.raises(OutOfStep):
-        mirror.apply(Publication(10, counts, [], []))
+        apply(mirror, Publication(10, counts, [], []))
 
 
 async def test_a_change_waits_for_every_process_that_follows() -> None:
@@ -330,3 +339,27 @@ def test_a_number_is_free_once_no_process_can_pick_it_and_none_counts_on_it() ->
     time_passes()
     slot = registry.register(Registration("http://d")).workers[0].slot
     assert (slot.number, slot.generation) == (0, 1)
+
+
+async def test_who_does_not_follow_is_waited_for_once() -> None:
+    index = Index(Slots(rows=np.zeros((1, 64), np.int32)))
+    publisher = Publisher(index, lambda _, then: None)
+    registry = Registry(index, everywhere=publisher.everywhere)
+    registry.subscribe(publisher.follow)
+    wire = Wire()
+    publisher.join(wire)
+    registry.register(Registration("http://h"))
+    await asyncio.wait_for(registry.settled(), 30)
+    registry.register(Registration("http://g"))
+    turns = asyncio.ensure_future(registry.settled())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert turns.done()
+    # Once it has caught up it is waited for again.
+    publisher.applied(wire, registry.snapshot.version)
+    registry.register(Registration("http://i"))
+    waiting = asyncio.ensure_future(registry.settled())
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    publisher.applied(wire, registry.snapshot.version)
+    await waiting

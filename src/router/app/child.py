@@ -16,6 +16,7 @@ from router import __version__
 from router._core import Index, Slot, Slots
 from router.app.collector import Collector
 from router.app.data import DataPlane, Reports, start_data
+from router.fleet.registry import SLICE_SECS
 from router.fleet.worker import Worker
 from router.observe import logs
 from router.observe.metrics import Metrics
@@ -83,7 +84,7 @@ class DataProcess:
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()
         self._code = 1
-        self._listening = False
+        self._news: asyncio.Queue[Publication] = asyncio.Queue()
         self._teller: asyncio.TimerHandle | None = None
 
     async def run(self, sock: socket.socket) -> int:
@@ -93,7 +94,11 @@ class DataProcess:
             self._data = self._start(stack)
             await self._channel.open(sock)
             self._channel.send(Hello())
-            await self._over.wait()
+            async with asyncio.TaskGroup() as tasks:
+                # Should it fail, that ends this process: the next one begins anew.
+                following = tasks.create_task(self._follow())
+                await self._over.wait()
+                following.cancel()
         return self._code
 
     def _start(self, stack: AsyncExitStack) -> DataPlane:
@@ -137,16 +142,30 @@ class DataProcess:
 
     def _hear(self, message: Down) -> None:
         match message:
-            case Publication(version):
-                self._mirror.apply(message)
-                self._channel.send(Applied(version))
-                if not self._listening:
-                    self._listening = True
-                    self._in_background(self._listen())
+            case Publication():
+                self._news.put_nowait(message)
             case Ask(number):
                 self._tell(number)
             case Drain(within):
                 self._in_background(self._drain(within))
+
+    async def _follow(self) -> None:
+        """Goes by what is published, and serves once it does.
+
+        As the registry does, it lets requests through between slices of long work.
+        """
+        listening = False
+        while True:
+            news = await self._news.get()
+            self._mirror.begin(news)
+            while not self._mirror.prepare(SLICE_SECS):
+                await asyncio.sleep(0)
+            self._mirror.finish()
+            self._channel.send(Applied(news.version))
+            if not listening:
+                listening = True
+                await self._listen()
+            await asyncio.sleep(0)
 
     async def _listen(self) -> None:
         listeners = [socket.socket(fileno=number) for number in self._boot.listeners]

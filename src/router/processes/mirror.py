@@ -7,8 +7,10 @@ here. Decides nothing: what a worker serves and whether it is available comes wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 from router._core import Index, Slot
 from router.fleet.assembly import Assembly, Kind, bit_words, grown, hash64, put_bit
@@ -30,8 +32,24 @@ class _Member:
     group: int
 
 
+@dataclass(slots=True)
+class _Next:
+    """A publication on its way: what it says, put into the words of this process."""
+
+    news: Publication
+    removed: list[Worker]
+    #: What is not taken in yet, and what is.
+    left: Iterator[Placed]
+    placed: list[_Member] = field(default_factory=list)
+    #: The placed ones that were here, as they were, by slot number.
+    before: dict[int, Worker] = field(default_factory=dict)
+
+
 class Mirror:
-    """Follows a registry in another process. To be read like that registry."""
+    """Follows a registry in another process. To be read like that registry.
+
+    A publication is taken in with `begin`, `prepare` until that is done, and `finish`.
+    """
 
     def __init__(self, index: Index) -> None:
         """Publishes an empty snapshot."""
@@ -42,6 +60,7 @@ class Mirror:
         #: By slot number, in registration order.
         self._members: dict[int, _Member] = {}
         self._callbacks: tuple[Callable[[Change], None], ...] = ()
+        self._next: _Next | None = None
         self._whole = False
         built = self._assembly.build()
         empty = Snapshot(
@@ -70,19 +89,36 @@ class Mirror:
         self._callbacks = (*self._callbacks, callback)
         return None
 
-    def apply(self, news: Publication) -> None:
-        """Publishes here what was published there. Raises OutOfStep."""
+    def begin(self, news: Publication) -> None:
+        """Takes in what was published there. Raises OutOfStep.
+
+        Workers that are gone get no more requests from now on.
+        """
         if self._whole and news.version != self.snapshot.version + 1:
             raise OutOfStep(f"{news.version} after {self.snapshot.version}")
         self._whole = True
         removed = [self._take_out(number) for number in news.removed]
-        before = {
-            p.number: self._members[p.number].worker
-            for p in news.placed
-            if p.number in self._members
-        }
-        members = [self._place(placed) for placed in news.placed]
-        change = self._publish(news, members, removed, before)
+        self._next = _Next(news, removed, iter(news.placed))
+
+    def prepare(self, seconds: float) -> bool:
+        """Works on it for about so long; whether `finish` has little left to do."""
+        assert self._next is not None
+        deadline = time.perf_counter() + seconds
+        for placed in self._next.left:
+            member = self._members.get(placed.number)
+            if member is not None:
+                self._next.before[placed.number] = member.worker
+            self._next.placed.append(self._place(placed))
+            if time.perf_counter() >= deadline:
+                return False
+        return self._assembly.prepare(seconds)
+
+    def finish(self) -> None:
+        """Publishes it here, in one step."""
+        self.prepare(math.inf)
+        assert self._next is not None
+        change = self._publish(self._next)
+        self._next = None
         for callback in self._callbacks:
             callback(change)
 
@@ -122,13 +158,9 @@ class Mirror:
             return self.snapshot.slots
         return tuple(member.worker.slot for member in self._members.values())
 
-    def _publish(
-        self,
-        news: Publication,
-        members: list[_Member],
-        removed: list[Worker],
-        before: dict[int, Worker],
-    ) -> Change:
+    def _publish(self, following: _Next) -> Change:
+        news, before = following.news, following.before
+        members, removed = following.placed, following.removed
         built = self._assembly.build()
         moved, groups = [], []
         for member in members:
