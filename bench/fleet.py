@@ -341,6 +341,7 @@ async def measure(kind: str, workers: int, burst: int) -> None:
             say(what, turns, statistics.median(costs))
         for look in (pages, wildcard, many_models, ranks):
             await look(fleet, turns)
+    collector.stop()
 
 
 def main() -> None:

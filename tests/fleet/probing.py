@@ -39,9 +39,11 @@ class Probing:
 
     async def ready(self, *workers: MiniWorker) -> None:
         await until(lambda: all(self.status(w) is Status.READY for w in workers))
+        await self.registry.settled()
 
     async def is_(self, status: Status, worker: MiniWorker) -> None:
         await until(lambda: self.status(worker) is status)
+        await self.registry.settled()
 
 
 @asynccontextmanager

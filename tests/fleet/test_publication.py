@@ -27,6 +27,13 @@ class Later:
         for _, function in calls:
             function()
 
+    def next_turn(self) -> None:
+        """Runs what was to be run without any delay."""
+        due = [function for delay, function in self.calls if not delay]
+        self.calls = [call for call in self.calls if call[0]]
+        for function in due:
+            function()
+
 
 def lazy_registry() -> tuple[Registry, Later]:
     later = Later()
@@ -54,21 +61,23 @@ def test_a_registered_worker_is_found_before_it_is_published() -> None:
     assert registry.find(worker.id) == worker
 
 
-def test_a_removal_is_published_at_once_with_all_before_it() -> None:
+def test_a_removal_is_published_in_the_next_turn_with_all_before_it() -> None:
     registry, later = lazy_registry()
     join(registry, 1, "a")
     registry.flush()
     registry.register(Registration(url(2), models=("a",)))
     registry.remove(url(1))
+    later.next_turn()
     assert listed(registry, "a") == {url(2)}
     later.pass_time()
 
 
 @pytest.mark.parametrize("change", ["down", "drained", "replaced"])
 def test_a_worker_gets_nothing_from_the_moment_it_is(change: str) -> None:
-    registry, _ = lazy_registry()
+    registry, later = lazy_registry()
     worker = join(registry, 1, "a")
-    assert routed(registry, "a") == {url(1)}, "coming up is published at once, too"
+    later.next_turn()
+    assert routed(registry, "a") == {url(1)}, "coming up waits for no more than a turn"
     if change == "down":
         registry.set_health(worker.slot, False)
     elif change == "drained":
@@ -140,6 +149,7 @@ def test_a_worker_that_came_and_went_between_two_publications_is_not_told_of() -
 def test_draining_workers_are_looked_at_by_and_by() -> None:
     registry, later = lazy_registry()
     worker = join(registry, 1, "a")
+    registry.flush()
     pool = registry.snapshot.pool("a")
     assert pool is not None
     slot = pool.least_load()
@@ -150,6 +160,7 @@ def test_draining_workers_are_looked_at_by_and_by() -> None:
     assert len(registry.workers()) == 1
     registry.slots.release(slot)
     later.pass_time()
+    later.next_turn()
     assert registry.workers() == ()
     later.pass_time()
     assert later.calls == []
@@ -172,10 +183,12 @@ def test_what_no_change_touched_is_not_made_anew() -> None:
     registry.flush()
     before = registry.snapshot
     join(registry, 3, "b")
+    registry.flush()
     after = registry.snapshot
     assert after.pools["a"] is before.pools["a"]
     assert after.pools["b"] is not before.pools["b"]
     registry.drain(url(3))
+    registry.flush()
     assert registry.snapshot.pools == after.pools
     assert registry.snapshot.everyone is after.everyone
 

@@ -31,6 +31,24 @@ async def fleet() -> tuple[Registry, Worker]:
     return registry, now(worker)
 
 
+async def next_turn() -> None:
+    """Returns when what was to be done in the next turn of the loop is done."""
+    done = asyncio.Event()
+    asyncio.get_running_loop().call_later(0, done.set)
+    await done.wait()
+
+
+async def test_changes_of_one_turn_share_a_publication_in_the_next() -> None:
+    registry, worker = await fleet()
+    changes = Changes(registry)
+    registry.set_health(worker.slot, False)
+    registry.register(Registration(url(2)))
+    registry.remove(worker.id)
+    assert changes == []
+    await registry.settled()
+    assert [(len(c.added), len(c.removed)) for c in changes] == [(1, 1)]
+
+
 async def test_a_wildcard_joins_all_models_in_one_step() -> None:
     registry, _ = await fleet()
     before = registry.snapshot
@@ -104,6 +122,7 @@ async def test_a_large_burst_is_published_before_its_time() -> None:
     version = registry.snapshot.version
     for number in range(MOST_TOGETHER):
         registry.register(Registration(f"http://h{number}:8000", models=("a",)))
+    await next_turn()
     assert len(registry.workers("a")) == MOST_TOGETHER
     assert registry.snapshot.version == version + 1
 

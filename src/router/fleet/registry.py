@@ -34,8 +34,8 @@ from router.fleet.worker import (
     Worker,
 )
 
-#: Registrations and model syncs are published together within this time, or when so
-#: many workers are to be published.
+#: Registrations and model syncs are published together within this time, or in the next
+#: turn of the loop when so many workers are to be published.
 COALESCE_SECS = 0.02
 MOST_TOGETHER = 128
 #: A publication that takes longer to make is made in slices, a turn of the loop each,
@@ -68,9 +68,10 @@ class Registry:
         aliases in a circle.
         `unlisted_wildcard`: a worker whose own list is empty serves every model.
         `scheduler`: lets a burst of registrations and syncs be published together
-        within COALESCE_SECS, and draining workers leave by themselves; it is called on
-        the thread of the mutation. Without one each mutation is published by itself,
-        and `tick` is to be called.
+        within COALESCE_SECS, removals and availability in the next turn of the loop,
+        and draining workers leave by themselves; it is called on the thread of the
+        mutation. Who is gone or down gets nothing from that moment on. Without a
+        scheduler each mutation is published by itself, and `tick` is to be called.
         `clock`: seconds since the epoch.
         `everywhere`: returns when all that route by this registry go by a version.
         """
@@ -90,7 +91,7 @@ class Registry:
         self._draining: dict[Record, None] = {}
         self._next = Publication(index, self._assembly, self._directory)
         self._urgent = False
-        self._flush_due = self._slice_due = self._tick_due = False
+        self._flush_due = self._turn_due = self._tick_due = False
         #: What the last publication replaced is still there.
         self._untidy = False
         #: Since when slices of a publication are made (monotonic); None: none are.
@@ -241,9 +242,9 @@ class Registry:
 
     def flush(self) -> None:
         """Publishes what is not published yet; a large change within some turns."""
-        with self._writing():
+        # What is made in slices goes on by itself.
+        with self._writing(publish=self._building is None):
             self._flush_due = False
-            self._urgent = True
 
     async def settled(self) -> None:
         """Returns when all that was changed before is published, in every process.
@@ -258,7 +259,7 @@ class Registry:
             await self._everywhere(self.snapshot.version)
 
     @contextmanager
-    def _writing(self, *, next_slice: bool = False) -> Iterator[None]:
+    def _writing(self, *, publish: bool = False) -> Iterator[None]:
         """Holds the lock, publishes or sees to it, and tells outside of the lock."""
         change: Change | None = None
         later: list[tuple[float, Callable[[], None]]] = []
@@ -270,7 +271,7 @@ class Registry:
                 finally:
                     self._depth -= 1
                     if not self._depth:
-                        if next_slice or self._is_due():
+                        if publish or self._scheduler is None:
                             change = self._publish()
                         later = self._later()
         finally:
@@ -280,13 +281,6 @@ class Registry:
             if self._scheduler is not None:
                 for seconds, function in later:
                     self._scheduler(seconds, function)
-
-    def _is_due(self) -> bool:
-        """Whether to publish now. What is made in slices goes on by itself."""
-        if self._building is not None:
-            return False
-        many = len(self._next) >= MOST_TOGETHER
-        return self._urgent or many or self._scheduler is None
 
     def _publish(self) -> Change | None:
         """Publishes, or begins to make what takes long to make."""
@@ -302,17 +296,19 @@ class Registry:
         self._untidy = self._next.tidy()
         return change
 
-    def _go_on(self) -> None:
-        with self._writing(next_slice=self._building is not None):
-            self._slice_due = False
+    def _next_turn(self) -> None:
+        with self._writing(publish=self._urgent or self._building is not None):
+            self._turn_due = False
             self._untidy = self._next.tidy()
 
     def _later(self) -> list[tuple[float, Callable[[], None]]]:
         """What is to be called, after so many seconds; each is asked for once."""
         wanted: list[tuple[float, Callable[[], None]]] = []
-        if (self._building is not None or self._untidy) and not self._slice_due:
-            self._slice_due = True
-            wanted.append((0.0, self._go_on))
+        self._urgent = self._urgent or len(self._next) >= MOST_TOGETHER
+        soon = self._urgent or self._untidy or self._building is not None
+        if soon and not self._turn_due:
+            self._turn_due = True
+            wanted.append((0.0, self._next_turn))
         if self._next and not self._flush_due:
             self._flush_due = True
             wanted.append((COALESCE_SECS, self.flush))
