@@ -28,6 +28,7 @@ from tests.http1.parsers import path_of
 from tests.http1.test_any_bytes import Ends
 from tests.http1.test_parsers_agree import (
     H11_CLOSES,
+    H11_REFUSES_ANSWERS,
     LLHTTP_CLOSES,
     LLHTTP_REFUSES,
     agree,
@@ -61,7 +62,13 @@ def answer_head(data: bytes) -> None:
     """One head of an answer."""
     raw = data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
     agree(raw, parsers.llhttp, answer=True, closes=LLHTTP_CLOSES)
-    agree(raw, parsers.h11_, answer=True, closes=H11_CLOSES)
+    agree(
+        raw,
+        parsers.h11_,
+        answer=True,
+        refuses=H11_REFUSES_ANSWERS,
+        closes=H11_CLOSES,
+    )
 
 
 # --- streams ------------------------------------------------------------------------

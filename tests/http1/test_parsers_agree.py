@@ -146,8 +146,14 @@ def odd_target(raw: bytes) -> bool:
     return re.fullmatch(rb"[A-Za-z0-9/?=&._~:-]*", raw.split(b" ")[1]) is None
 
 
-#: Every way in which ours is less strict than another parser; with answers none is.
+def unasked_switch(raw: bytes) -> bool:
+    """h11 knows that nobody asked for a 101. Ours sees that next, with the request."""
+    return raw.split(b" ")[1].startswith(b"101")
+
+
+#: Every way in which ours is less strict than another parser.
 LLHTTP_REFUSES = [unknown_method, odd_target]
+H11_REFUSES_ANSWERS = [unasked_switch]
 
 
 # --- where two differ in when a connection ends -------------------------------------
@@ -237,8 +243,15 @@ def test_answers_are_framed_as_llhttp_frames_them(raw: bytes) -> None:
 
 
 @given(answers)
+@example(b"HTTP/1.1 101 \r\n\r\n")
 def test_answers_are_framed_as_h11_frames_them(raw: bytes) -> None:
-    agree(raw, parsers.h11_, answer=True, closes=H11_CLOSES)
+    agree(
+        raw,
+        parsers.h11_,
+        answer=True,
+        refuses=H11_REFUSES_ANSWERS,
+        closes=H11_CLOSES,
+    )
 
 
 @pytest.mark.parametrize(
