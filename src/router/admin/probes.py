@@ -112,7 +112,7 @@ async def metrics_page(metrics: Metrics) -> web.Response:
     """The exposition."""
     await metrics.gathered()
     lines = await in_turns(str.encode, metrics.lines())
-    body = b"\n".join([*lines, b""])
+    body = b"\n".join([line for line in lines if line] + [b""])
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
 

@@ -13,8 +13,8 @@ import asyncio
 import gc
 
 #: Objects made until the youngest are looked at, and how many such looks until their
-#: survivors are looked at once more. A look at 5,000 objects takes about 1 ms.
-_THRESHOLDS = (1_000, 4, 1_000)
+#: survivors are looked at once more. A look at 3,000 objects takes 1 to 2 ms.
+_THRESHOLDS = (700, 3, 1_000)
 #: Objects put aside until all are looked at.
 _MOST_ASIDE = 1_000_000
 

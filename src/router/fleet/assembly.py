@@ -160,8 +160,9 @@ class Assembly:
         self._pools: dict[str, Pool] = {}
         self._added: dict[str, None] = {}
         self._removed: dict[str, None] = {}
-        #: Pools that the last `build` replaced.
+        #: Pools that the next `build` replaces, and those that an earlier one did.
         self._replaced: list[Pool] = []
+        self._stale: list[Pool] = []
         self._touched = False
         self._begun = False
         self._built = Built({}, None, self._everyone.build(slots, None))
@@ -216,7 +217,6 @@ class Assembly:
         deadline = time.perf_counter() + seconds
         if not self._begun and self._touched:
             self._begun = True
-            self._replaced.clear()
             self._pools = dict(self._built.pools)
         if self._wildcards_dirty:
             self._build_wildcards()
@@ -245,15 +245,17 @@ class Assembly:
         )
         self._added.clear()
         self._removed.clear()
+        self._stale += self._replaced
+        self._replaced.clear()
         return told
 
     def tidy(self) -> bool:
         """Lets go of some pools that were replaced; whether there are more.
 
-        Letting go of thousands at once takes milliseconds.
+        To be called after each `build`. Freeing thousands at once takes milliseconds.
         """
-        del self._replaced[-MOST_TIDIED:]
-        return bool(self._replaced)
+        del self._stale[-MOST_TIDIED:]
+        return bool(self._stale)
 
     def forget_empty_groups(self) -> None:
         """Gives back the groups without members, once nothing published names them."""

@@ -221,7 +221,10 @@ class Metrics:
     # --- rendering ----------------------------------------------------------------
 
     def lines(self) -> Iterator[str]:
-        """The exposition, line by line. Between two lines other work may be done."""
+        """The exposition, line by line. Between two lines other work may be done.
+
+        Empty ones are to be left out: they are but where other work may be done.
+        """
         snapshot = self._registry.snapshot
         yield from self._requests()
         yield from self._upstream()
@@ -231,13 +234,13 @@ class Metrics:
 
     def render(self) -> str:
         """The exposition as one text."""
-        return "\n".join(chain(self.lines(), ("",)))
+        return "\n".join(chain(filter(None, self.lines()), ("",)))
 
     def _requests(self) -> Iterator[str]:
         name = "fleetrouter_build_info"
         version = labels(version=self._version, python=platform.python_version())
         yield from family(name, "gauge", "What runs.", [f"{name}{{{version}}} 1"])
-        models = ((labels(model=m), n) for m, n in [*self._models.items()] if any(n))
+        models = ((labels(model=m), n) for m, n in [*self._models.items()])
         for name, help, read in self._gauges:
             yield from family(name, "gauge", help, [f"{name} {read()}"])
         yield from _by_class(
@@ -348,18 +351,16 @@ def _by_class(
     name: str, help: str, rows: Iterable[tuple[str, Sequence[int]]]
 ) -> Iterator[str]:
     """A counter by status class; a class that never came has no series."""
-    return family(
-        name,
-        "counter",
-        help,
-        (
-            f'{name}{{{own},status="{status}"}} {count}'
-            for own, counts in rows
-            if any(counts)
-            for status, count in zip(_CLASSES, counts, strict=True)
-            if count
-        ),
-    )
+
+    def samples() -> Iterator[str]:
+        for own, counts in rows:
+            if not any(counts):
+                yield ""  # thousands of these are work, too
+            for status, count in zip(_CLASSES, counts, strict=True):
+                if count:
+                    yield f'{name}{{{own},status="{status}"}} {count}'
+
+    return family(name, "counter", help, samples())
 
 
 def _by_label(

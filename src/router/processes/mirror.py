@@ -189,6 +189,8 @@ class Mirror:
         for worker in removed:
             self._slots.retire(worker.slot)
         self._assembly.forget_empty_groups()
+        while self._assembly.tidy():
+            pass
         workers = [member.worker for member in members]
         return Change(
             snapshot,
