@@ -53,6 +53,7 @@ async def test_a_workers_series_begin_with_it_and_end_with_it() -> None:
         given = {"worker": A, "status": status}
         assert value(fleet, "worker_attempts_total", **given) == 1
     fleet.registry.remove(worker.id)
+    fleet.registry.flush()
     fleet.metrics.attempted(worker.id, 200)
     assert A not in fleet.metrics.render()
 
@@ -75,6 +76,7 @@ async def test_a_models_series_begin_with_it_and_end_with_it() -> None:
     assert value(fleet, "model_workers", model="m") == 1
     assert value(fleet, "model_ready_workers", model="m") == 1
     fleet.registry.remove(worker.id)
+    fleet.registry.flush()
     fleet.metrics.answered("m", 404, 0.1)
     assert value(fleet, "requests_total", model="m", status="2xx") is None
     assert value(fleet, "model_workers", model="m") is None
@@ -104,6 +106,7 @@ async def test_a_model_of_a_name_that_is_used_here_makes_no_series_twice(
     fleet.metrics.answered(None, 200, 0.1)
     parsed(fleet.metrics.render())
     fleet.registry.remove(worker.id)
+    fleet.registry.flush()
     fleet.metrics.answered("made-up", 200, 0.1)
     fleet.metrics.answered(None, 200, 0.1)
     parsed(fleet.metrics.render())

@@ -22,11 +22,20 @@ class Opened(Connections):
     """Counts what it opens; `before` is run in the way of each opening."""
 
     def __init__(
-        self, *, connect_timeout: float = 10, idle_timeout: float = 10
+        self,
+        *,
+        connect_timeout: float = 10,
+        idle_timeout: float = 10,
+        most_idle_each: int = 100,
+        most_idle: int = 100,
     ) -> None:
         self.ticker = Ticker()
         super().__init__(
-            self.ticker, connect_timeout=connect_timeout, idle_timeout=idle_timeout
+            self.ticker,
+            connect_timeout=connect_timeout,
+            idle_timeout=idle_timeout,
+            most_idle_each=most_idle_each,
+            most_idle=most_idle,
         )
         self.opened: list[Upstream] = []
 
@@ -94,6 +103,50 @@ async def test_what_nobody_uses_is_closed_in_time() -> None:
         connections.forget("gone")
         connections.give_back("gone", late)
         await until(lambda: not len(connections.ticker))
+        assert len(connections) == 0
+
+
+async def test_of_too_many_for_a_worker_the_oldest_is_closed() -> None:
+    connections = Opened(most_idle_each=2)
+    async with worker(connections) as running:
+        opened = [await connections.connect(at(running.port)) for _ in range(3)]
+        for upstream in opened:
+            connections.give_back("w", upstream)
+        assert len(connections) == 2
+        assert opened[0].closed
+        assert [connections.take("w"), connections.take("w")] == [opened[2], opened[1]]
+        for upstream in opened[1:]:
+            connections.give_back("w", upstream)
+
+
+async def test_of_too_many_in_all_the_oldest_are_closed_whose_ever_they_are() -> None:
+    connections = Opened(most_idle=20)
+    async with worker(connections) as running:
+        opened = [await connections.connect(at(running.port)) for _ in range(21)]
+        for number, upstream in enumerate(opened):
+            connections.give_back(f"w{number % 7}", upstream)
+            await asyncio.sleep(0.001)
+        closed = [upstream.closed for upstream in opened]
+        assert closed == [True] * sum(closed) + [False] * len(connections)
+        assert 1 <= sum(closed) <= 5
+
+
+async def test_idle_connections_make_room_when_descriptors_run_out() -> None:
+    class Short(Opened):
+        short = False
+
+        async def before(self) -> None:
+            if self.short:
+                raise OSError(errno.EMFILE, "Too many open files")
+
+    connections = Short()
+    async with worker(connections) as running:
+        idle = await connections.connect(at(running.port))
+        connections.give_back("w", idle)
+        connections.short = True
+        with pytest.raises(Overloaded):
+            await connections.connect(at(running.port))
+        assert idle.closed
         assert len(connections) == 0
 
 

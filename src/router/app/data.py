@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -32,6 +33,8 @@ _log = logging.getLogger("router.app")
 _WITH_SESSIONS = frozenset(("consistent_hash",))
 #: For the answers to those who still wait for a worker when a drain is over.
 _LAST_WORDS_SECONDS = 0.1
+#: Counted on where the system sets no limit.
+_MOST_DESCRIPTORS = 1 << 20
 #: Name and help of what each process shows of itself.
 GAUGES = (
     ("requests_in_flight", "Being served now."),
@@ -90,6 +93,7 @@ def start_data(
         ticker,
         connect_timeout=settings.connect_timeout_secs,
         idle_timeout=settings.upstream_idle_timeout_secs,
+        most_idle=_descriptors() // 4,
     )
     connections.start()
     stack.callback(connections.close)
@@ -185,6 +189,12 @@ class _Followers:
         for worker in change.removed:
             self._connections.forget(worker.base_url)
         self._hold.wake()
+
+
+def _descriptors() -> int:
+    """How many this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
 def _lower(names: tuple[str, ...]) -> tuple[bytes, ...]:

@@ -29,6 +29,8 @@ TURN_SECS = 0.005
 #: Probes of one server in flight: one may hang for its whole timeout while others find
 #: out whether the server has come up meanwhile.
 MOST_PROBES = 2
+#: Seconds between two lines that tell of a shortage of the router's own.
+SHORTAGE_SECS = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +79,7 @@ class Health:
         self._ending: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for: float | None = None
-        self._turned_at = float("-inf")
+        self._turned_at = self._shortage_again = float("-inf")
         self._unsubscribe = registry.subscribe(self._follow)
         self._admit(registry.workers())
         self._arm()
@@ -181,12 +183,19 @@ class Health:
         if answer.good:
             self._passed(target)
         elif answer.failure is Failure.OURS:
-            _log.warning("probe not possible", extra={"reason": answer.reason})
+            self._tell_shortage(answer.reason)
         else:
             reason = answer.reason or f"HTTP {answer.status}"
             refused = answer.failure is Failure.REFUSED
             self._failed(target, f"{self._endpoint}: {reason}", refused=refused)
         self._arm()
+
+    def _tell_shortage(self, reason: str | None) -> None:
+        """It is ours, and the same for all probes."""
+        now = self._loop.time()
+        if now >= self._shortage_again:
+            self._shortage_again = now + SHORTAGE_SECS
+            _log.warning("probes not possible", extra={"reason": reason})
 
     def _passed(self, target: Target) -> None:
         self._break_off(target)

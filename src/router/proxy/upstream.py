@@ -36,6 +36,8 @@ _OUR_SHORTAGE = {
 }
 #: Seconds between two looks at idle connections.
 _SWEEP_SECONDS = 1.0
+#: Share of the idle connections that is closed to make room for others.
+_MADE_ROOM = 0.1
 
 
 class Address(Protocol):
@@ -65,22 +67,35 @@ class Connections:
     """Connections to workers, by a key that is the same for the same address.
 
     `connect_timeout`: seconds to make one. `idle_timeout`: seconds one is kept unused.
+    `most_idle_each`, `most_idle`: how many are kept unused, for a worker and in all;
+    beyond it the oldest are closed, so that a large fleet leaves descriptors for
+    requests.
     """
 
     def __init__(
-        self, ticker: Ticker, *, connect_timeout: float, idle_timeout: float
+        self,
+        ticker: Ticker,
+        *,
+        connect_timeout: float,
+        idle_timeout: float,
+        most_idle_each: int = 1024,
+        most_idle: int = 4096,
     ) -> None:
         self._ticker = ticker
         self._connect_timeout = connect_timeout
         self._idle_timeout = idle_timeout
+        self._most_idle_each = most_idle_each
+        self._most_idle = most_idle
+        #: The one used last at the end; and how many there are in all.
         self._idle: dict[str, list[Upstream]] = {}
+        self._count = 0
         self._tls: ssl.SSLContext | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._shortage = Seldom(_log, "no socket for a worker")
 
     def __len__(self) -> int:
         """How many idle connections are kept."""
-        return sum(map(len, self._idle.values()))
+        return self._count
 
     def start(self) -> None:
         """Starts giving up idle connections, on the running loop."""
@@ -102,6 +117,7 @@ class Connections:
         oldest = time.monotonic() - self._idle_timeout
         while idle:
             upstream = idle.pop()
+            self._count -= 1
             if upstream.idle and upstream.idle_since > oldest:
                 return upstream
             upstream.abort()
@@ -111,14 +127,28 @@ class Connections:
         """Keeps a connection for the next request."""
         upstream.park()
         try:
-            self._idle[key].append(upstream)
+            idle = self._idle[key]
         except KeyError:
-            self._idle[key] = [upstream]
+            idle = self._idle[key] = []
+        idle.append(upstream)
+        self._count += 1
+        if len(idle) > self._most_idle_each:
+            self._count -= 1
+            idle.pop(0).abort()
+        elif self._count > self._most_idle:
+            self._make_room()
 
     def forget(self, key: str) -> None:
         """Closes the idle connections of a worker that is gone."""
-        for upstream in self._idle.pop(key, ()):
+        gone = self._idle.pop(key, [])
+        self._count -= len(gone)
+        for upstream in gone:
             upstream.abort()
+
+    def _make_room(self) -> None:
+        """Closes a share of all idle connections: those unused for longest."""
+        since = sorted(u.idle_since for idle in self._idle.values() for u in idle)
+        self._close_older(since[int(len(since) * _MADE_ROOM)])
 
     async def connect(self, address: Address, deadline: float = 0.0) -> Upstream:
         """A new connection, by `deadline` (monotonic seconds, 0: none) at the latest.
@@ -148,6 +178,8 @@ class Connections:
         except OSError as error:
             if error.errno in _OUR_SHORTAGE:
                 self._shortage.warn(reason=error.strerror)
+                if self._count:
+                    self._make_room()
                 raise Overloaded(
                     "The router is out of sockets for connections to workers."
                 ) from None
@@ -170,7 +202,11 @@ class Connections:
 
     def _sweep(self) -> None:
         """Closes what was idle for too long, and forgets workers without any."""
-        oldest = time.monotonic() - self._idle_timeout
+        self._close_older(time.monotonic() - self._idle_timeout)
+        self.start()
+
+    def _close_older(self, oldest: float) -> None:
+        """Closes what has been idle since then or longer, or is no more of use."""
         for key, idle in list(self._idle.items()):
             kept = []
             for upstream in idle:
@@ -178,11 +214,11 @@ class Connections:
                     kept.append(upstream)
                 else:
                     upstream.abort()
+            self._count -= len(idle) - len(kept)
             if kept:
                 idle[:] = kept
             else:
                 del self._idle[key]
-        self.start()
 
 
 class LocalConnections(Connections):
