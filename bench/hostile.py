@@ -1,4 +1,4 @@
-"""What others feel of clients that mean harm: latency of a normal client meanwhile.
+"""What others feel of clients that mean harm: a normal client's latency meanwhile.
 
     make build
     .venv/bin/python -m bench.hostile
@@ -22,7 +22,7 @@ from itertools import cycle
 from time import monotonic, sleep
 
 from tests.hostile.bodies import BODIES
-from tests.hostile.crowd import MANY, Crowd, descriptors
+from tests.hostile.crowd import MANY, Crowd, descriptors, rss
 from tests.hostile.heads import HEADS
 from tests.support.http import RawClient, ask
 from tests.support.ports import free_port
@@ -123,8 +123,8 @@ def worker() -> Iterator[str]:
 
 
 def main() -> None:
-    """Prints the percentiles of each round and their medians."""
-    found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in ATTACKERS}
+    """Prints percentiles and the router's memory of each round, and the medians."""
+    found: dict[str, list[tuple[float, ...]]] = {kind: [] for kind in ATTACKERS}
     with ExitStack() as stack:
         url = stack.enter_context(worker())
         router = stack.enter_context(RouterProcess("--worker-urls", url))
@@ -134,13 +134,17 @@ def main() -> None:
             for kind, figures in found.items():
                 with attacked(router.port, kind):
                     cuts = statistics.quantiles(latencies(router.port), n=100)
-                figures.append((cuts[49], cuts[98]))
-                print(
-                    f"{number + 1} {kind:9} p50 {cuts[49]:6.2f} p99 {cuts[98]:6.2f} ms"
-                )
+                    figures.append((cuts[49], cuts[98], rss(router) / 1e6))
+                show(str(number + 1), kind, figures[-1])
     for kind, figures in found.items():
-        p50, p99 = (statistics.median(column) for column in zip(*figures, strict=True))
-        print(f"median of {kind:9} p50 {p50:6.2f} p99 {p99:6.2f} ms")
+        columns = zip(*figures, strict=True)
+        show("median", kind, tuple(map(statistics.median, columns)))
+
+
+def show(what: str, kind: str, figures: tuple[float, ...]) -> None:
+    """Prints one line."""
+    p50, p99, memory = figures
+    print(f"{what:6} {kind:9} p50 {p50:6.2f} p99 {p99:6.2f} ms, {memory:5.0f} MB")
 
 
 if __name__ == "__main__":

@@ -82,6 +82,8 @@ def test_no_secret_is_shown_anywhere(tmp_path: Path) -> None:
                 client.send(request)
                 shown.append((0, client.read_some()))
         b.refuse()
+        for connection in b.connections:
+            connection.end()
         for _ in range(30):
             shown.append(router.call("POST", "/v1/x", {"model": "m"}))
         a.wait_for(lambda: listed("unhealthy"))
