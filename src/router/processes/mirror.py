@@ -57,8 +57,9 @@ class Mirror:
         self._slots = index.slots
         self._assembly = Assembly(self._slots)
         self._ready = bit_words(self._slots.capacity)
-        #: By slot number, in registration order.
         self._members: dict[int, _Member] = {}
+        #: By number, in registration order.
+        self._in_order: dict[int, Slot] = {}
         self._callbacks: tuple[Callable[[Change], None], ...] = ()
         self._next: _Next | None = None
         self._whole = False
@@ -124,6 +125,7 @@ class Mirror:
 
     def _take_out(self, number: int) -> Worker:
         member = self._members.pop(number)
+        del self._in_order[number]
         self._slots.set_available(member.worker.slot, False)
         self._assembly.displace(number, member.kind)
         put_bit(self._ready, number, False)
@@ -142,6 +144,7 @@ class Mirror:
             )
             member = _Member(worker_of(fields, slot), kind, group)
             self._members[number] = member
+            self._in_order[number] = slot
             self._assembly.place(number, kind)
         else:
             member.worker = worker_of(fields, member.worker.slot)
@@ -152,11 +155,6 @@ class Mirror:
         self._ready = grown(self._ready, self._slots.capacity)
         put_bit(self._ready, number, member.worker.status is Status.READY)
         return member
-
-    def _slots_in_order(self, changes: int) -> tuple[Slot, ...]:
-        if not changes:
-            return self.snapshot.slots
-        return tuple(member.worker.slot for member in self._members.values())
 
     def _publish(self, following: _Next) -> Change:
         news, before = following.news, following.before
@@ -171,6 +169,9 @@ class Mirror:
                 member.group = group
                 moved.append(worker.slot)
                 groups.append(group)
+        slots = self.snapshot.slots
+        if removed or len(members) > len(before):
+            slots = tuple(self._in_order.values())
         snapshot = Snapshot(
             version=news.version,
             pools=built.pools,
@@ -180,7 +181,7 @@ class Mirror:
             pending=news.counts[Status.PENDING],
             counts=news.counts,
             providers=built.providers,
-            slots=self._slots_in_order(len(removed) + len(members) - len(before)),
+            slots=slots,
             ready=self._ready.copy(),
         )
         self._index.publish(snapshot, moved, groups)
