@@ -17,7 +17,7 @@ from router.simulate import SimulatedFleet
 from tests.support.router_process import RouterProcess, serving
 
 LINUX = pytest.mark.skipif(
-    sys.platform != "linux", reason="looks at processes through /proc"
+    sys.platform != "linux", reason="elsewhere there is one process only"
 )
 QUICK = ("--health-check-interval-secs", "0.2")
 

@@ -17,8 +17,10 @@ from router.processes.door import Door, through
 from router.processes.memory import Memory
 from router.processes.messages import Applied, Ask, Boot, Down, Drain, Up
 from router.processes.shares import Bound, Shares
+from tests.processes.common import LINUX
 from tests.support.ports import free_port
 
+pytestmark = LINUX
 BOOT = Boot(1, 2, 3, 4, 5, (6, 7), b"settings")
 
 
