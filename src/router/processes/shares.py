@@ -59,13 +59,16 @@ class Shares:
 
     def start(self) -> None:
         """Looks now, and again until `stop`."""
-        quiet = self._look() == 0 and self._in_flight() == 0
-        self._timer = self._loop.call_later(
-            QUIET_SECONDS if quiet else REFRESH_SECONDS, self.start
-        )
+        quiet = False
+        try:
+            quiet = self._look() == 0 and self._in_flight() == 0
+        finally:
+            self._timer = self._loop.call_later(
+                QUIET_SECONDS if quiet else REFRESH_SECONDS, self.start
+            )
 
     def _look(self) -> int:
-        """How many workers' loads, or bounds, are not as they were, or in use."""
+        """How many loads of others changed, and of how many bounds they use a part."""
         used = 0
         totals = self._memory.totals
         for number, bound in enumerate(self._bounds):
