@@ -29,6 +29,9 @@ REPEATS_PER_SEC = 400
 CATCH_UP_SECS = 0.05
 #: A settled server's next check comes at its interval times 1 -+ this.
 JITTER = 0.1
+#: The checks of settled servers are due at so many moments of an interval: some that
+#: are made together cost a third of as many that each wake an idle process up.
+MOMENTS = 40
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -173,7 +176,7 @@ class Schedule(Generic[Key]):
             # Over the whole interval, so that workers that came at once are not checked
             # at once.
             share = self._random.random()
-            self._plan(self._checks, key, now + self._interval * share)
+            self._plan_check(key, now + self._interval * share)
         else:
             vitals.pause = FIRST_PAUSE
             self._plan(self._repeats, key, now)
@@ -190,12 +193,17 @@ class Schedule(Generic[Key]):
         vitals = self._vitals[key]
         if vitals.settled:
             share = self._random.uniform(1 - JITTER, 1 + JITTER)
-            self._plan(self._checks, key, now + self._interval * share)
+            self._plan_check(key, now + self._interval * share)
         else:
             # Servers that came together are spread, for the rate is theirs together.
             share = self._random.uniform(0.4, 1) if vitals.pause == FIRST_PAUSE else 1
             self._plan(self._repeats, key, now + vitals.pause * share)
             vitals.pause = min(vitals.pause * PAUSE_GROWTH, LONGEST_PAUSE)
+
+    def _plan_check(self, key: Key, due: float) -> None:
+        """The next check of a settled server, at the nearest moment for some."""
+        grid = self._interval / MOMENTS
+        self._plan(self._checks, key, round(due / grid) * grid)
 
     def _plan(self, queue: list[tuple[float, int, Key]], key: Key, due: float) -> None:
         """Its next probe; any other that was planned is off."""
