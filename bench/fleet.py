@@ -42,9 +42,10 @@ from router.proxy.hold import HoldQueue
 
 #: Changes of a kind in a burst.
 BURST = 200
-#: Names of the worker that has very many.
-MANY = 10_000
-RANKS = 4096
+#: Models of a worker that has very many; ranks of a server. The larger ones are as many
+#: as the router takes.
+MANY = (1_000, 10_000)
+RANKS = (256, 4096)
 
 
 @dataclass(slots=True)
@@ -229,20 +230,23 @@ BURSTS: tuple[tuple[str, Change], ...] = (
 
 async def many_models(fleet: Fleet, turns: Turns) -> None:
     """A worker with very many models comes, loads one more, and goes."""
-    names = [f"many-{number}" for number in range(MANY)]
-    worker = await fleet.register()
-    with turns.measured():
-        fleet.registry.sync_models(worker.slot, cards(*names))
-        await settle(fleet)
-    say(f"a list of {MANY:,} models", turns)
-    with turns.measured():
-        fleet.registry.sync_models(worker.slot, cards(*names, "lora-more"))
-        await settle(fleet)
-    say("one adapter more there", turns)
-    with turns.measured():
-        fleet.registry.remove(worker.id)
-        await settle(fleet)
-    say("DELETE of it", turns)
+    for count in MANY:
+        names = [f"many-{number}" for number in range(count)]
+        worker = await fleet.register()
+        listed = cards(*names)
+        with turns.measured():
+            fleet.registry.sync_models(worker.slot, listed)
+            await settle(fleet)
+        say(f"a list of {count:,} models", turns)
+        listed = cards(*names, "lora-more")
+        with turns.measured():
+            fleet.registry.sync_models(worker.slot, listed)
+            await settle(fleet)
+        say("one adapter more there", turns)
+        with turns.measured():
+            fleet.registry.remove(worker.id)
+            await settle(fleet)
+        say("DELETE of it", turns)
 
 
 async def wildcard(fleet: Fleet, turns: Turns) -> None:
@@ -258,15 +262,16 @@ async def wildcard(fleet: Fleet, turns: Turns) -> None:
 
 
 async def ranks(fleet: Fleet, turns: Turns) -> None:
-    """A server with as many data-parallel ranks as may be comes, and goes."""
-    with turns.measured():
-        worker = await fleet.register("ranks", dp_size=RANKS)
-        await settle(fleet)
-    say(f"POST with dp_size {RANKS}", turns)
-    with turns.measured():
-        fleet.registry.remove(worker.base_url)
-        await settle(fleet)
-    say("DELETE of it", turns)
+    """A server with very many data-parallel ranks comes, and goes."""
+    for count in RANKS:
+        with turns.measured():
+            worker = await fleet.register("ranks", dp_size=count)
+            await settle(fleet)
+        say(f"POST with dp_size {count}", turns)
+        with turns.measured():
+            fleet.registry.remove(worker.base_url)
+            await settle(fleet)
+        say("DELETE of it", turns)
 
 
 async def pages(fleet: Fleet, turns: Turns) -> None:

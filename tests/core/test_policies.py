@@ -303,6 +303,29 @@ def test_neighbours_in_time_are_never_the_same_worker() -> None:
 # --- pools and the index --------------------------------------------------------------
 
 
+def test_a_pool_tells_how_many_candidates_are_in_a_set() -> None:
+    slots = Slots(seed=1)
+    join(slots, slots.add_group(1.0, 0, 0, 0), 200)
+    pool = Pool(slots, bits([0, 2, 130]), [0])
+    assert pool.among(bits([0, 1, 130, 199])) == 2
+    assert pool.among(bits([0])) == 1, "a shorter set"
+    assert pool.among(np.zeros(0, np.uint64)) == 0
+
+
+def test_the_rotation_goes_on_where_it_was_whatever_groups_came_and_went() -> None:
+    slots = Slots(seed=1)
+    groups = [slots.add_group(1.0, tier % 2, 0, 0) for tier in range(6)]
+    for group in groups:
+        join(slots, group, 3)
+    high = [number for number in range(18) if number // 3 % 2]
+    pool = Pool(slots, bits(range(18)), groups)
+    first = [pool.round_robin() for _ in range(4)]
+    pool = Pool(slots, bits([*range(3), *high]), [0, *groups[1::2]], 0, pool)
+    rest = [pool.round_robin() for _ in range(5)]
+    numbers = [slot.number for slot in (*first, *rest) if slot is not None]
+    assert sorted(numbers) == high, "each of the higher tier once"
+
+
 def test_candidates_are_a_copy_that_cannot_be_written() -> None:
     slots = Slots(seed=1)
     members = join(slots, slots.add_group(1.0, 0, 0, 0), 3)

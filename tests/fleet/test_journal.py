@@ -58,3 +58,13 @@ def test_a_key_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     registration = Registration(url(1), api_key="sk-secret")
     registry.set_health(join(registry, 1, "a", registration=registration).slot, False)
     assert "sk-secret" not in "".join(str(vars(r)) for r in caplog.records)
+
+
+def test_of_very_many_models_some_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    registry = make_registry()
+    registry.subscribe(journal.write)
+    caplog.set_level("INFO", "router.fleet")
+    join(registry, 1, *(f"m{number:04}" for number in range(5000)))
+    came = vars(caplog.records[-1])["came"]
+    assert (came[0], came[-1]) == ("m0000", "5000 in all")
+    assert len(came) == journal.MOST_NAMED + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from random import Random
 
@@ -159,6 +160,25 @@ def test_servers_that_come_up_together_are_not_checked_together() -> None:
     checks = run(probes, 0.0, 11.0, failing=False)
     busiest = max(sum(1 for t, _ in checks if s <= t < s + 1) for s in range(11))
     assert busiest <= 40
+
+
+def test_settled_servers_are_checked_some_at_a_moment() -> None:
+    """So that a large idle fleet wakes the process up some times a second only."""
+    probes = schedule(interval=10.0)
+    for number in range(100):
+        up(probes, str(number), 0.0)
+    due = {round(time, 6) for time, _ in probes_due(probes, 100)}
+    assert len(due) <= 45
+    assert all(time % 0.25 == pytest.approx(0) for time in due)
+
+
+def probes_due(probes: Schedule[str], count: int) -> Iterator[tuple[float, str]]:
+    """The next probes, each at the very time it is due."""
+    for _ in range(count):
+        now = probes.next_due()
+        assert now is not None
+        for key in probes.due(now, 1):
+            yield now, key
 
 
 def test_a_settled_server_goes_down_at_the_threshold() -> None:

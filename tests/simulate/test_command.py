@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import resource
 import signal
 import subprocess
 import sys
@@ -69,6 +70,19 @@ def test_simulate_prints_its_workers_and_serves_until_sigterm() -> None:
         assert b'"id":"sql"' in ask(first, GET_MODELS).body
         body = b'{"model": "sql", "prompt": "hi"}'
         assert ask(first, post("/v1/completions", body)).status == 200
+
+
+def test_simulate_stands_in_for_thousands_of_workers() -> None:
+    """Each one takes a descriptor; as many as there are, up to 4,000."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    count = 4000 if hard == resource.RLIM_INFINITY else min(4000, hard - 100)
+    with simulate("--workers", str(count), "--port", "0") as process:
+        urls = [line[0] for line in first_lines(process, count)]
+        assert len(set(urls)) == count
+        for url in (urls[0], urls[-1]):
+            port = int(url.rpartition(":")[2])
+            wait_until_up(port)
+            assert b'"id":"simulated"' in ask(port, GET_MODELS).body
 
 
 def test_simulate_refuses_connections_until_its_delay_is_over() -> None:

@@ -6,10 +6,15 @@ else.
 
 from __future__ import annotations
 
+import heapq
 import logging
+from collections.abc import Set
 
 from router.fleet.change import Change
 from router.fleet.worker import Status, Worker
+
+#: Models that a line names.
+MOST_NAMED = 20
 
 _log = logging.getLogger(__name__)
 
@@ -25,8 +30,14 @@ def write(change: Change) -> None:
             _log.log(_level(after), f"worker {after.status}", extra=_fields(after))
         came, went = after.names - before.names, before.names - after.names
         if came or went:
-            models = {"came": sorted(came), "went": sorted(went)}
+            models = {"came": _named(came), "went": _named(went)}
             _log.info("worker's models changed", extra=_fields(after) | models)
+
+
+def _named(models: Set[str]) -> list[str]:
+    """Some of them by name: a list may have thousands, and a line is for people."""
+    some = heapq.nsmallest(MOST_NAMED, models)
+    return some if len(models) <= len(some) else [*some, f"{len(models)} in all"]
 
 
 def _level(worker: Worker) -> int:
