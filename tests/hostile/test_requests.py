@@ -66,7 +66,9 @@ def test_a_hostile_request_is_answered_as_expected_and_harms_nobody(
     place: Place, case: Case
 ) -> None:
     check(place, case, case.data)
-    if len(case.data) <= MOST_IN_PIECES:
+    # Who asked for the end of the connection and sends on may be reset meanwhile.
+    asked_to_end = not case.lives and case.statuses[-1] == 200
+    if len(case.data) <= MOST_IN_PIECES and not asked_to_end:
         pieces = [case.data[at : at + 7] for at in range(0, len(case.data), 7)]
         check(place, case, *pieces)
     assert place.recorder.wrong == []
