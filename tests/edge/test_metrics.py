@@ -71,13 +71,13 @@ async def test_a_models_series_begin_with_it_and_end_with_it() -> None:
     fleet = make_fleet()
     worker = fleet.add(A, "m")
     fleet.add(B, "n")
-    fleet.metrics.answered("m", 200, 0.1)
+    fleet.metrics.answered("m", 200, 0.1, 0.02)
     assert value(fleet, "requests_total", model="m", status="2xx") == 1
     assert value(fleet, "model_workers", model="m") == 1
     assert value(fleet, "model_ready_workers", model="m") == 1
     fleet.registry.remove(worker.id)
     fleet.registry.flush()
-    fleet.metrics.answered("m", 404, 0.1)
+    fleet.metrics.answered("m", 404, 0.1, 0.02)
     assert value(fleet, "requests_total", model="m", status="2xx") is None
     assert value(fleet, "model_workers", model="m") is None
     assert value(fleet, "requests_total", model="other", status="4xx") == 1
@@ -88,8 +88,8 @@ async def test_names_that_clients_make_up_are_counted_together() -> None:
     fleet.add(A, "m")
     lines = len(fleet.metrics.render().splitlines())
     for number in range(1000):
-        fleet.metrics.answered(f"made-up-{number}", 404, 0.1)
-    fleet.metrics.answered(None, 200, 0.1)
+        fleet.metrics.answered(f"made-up-{number}", 404, 0.1, 0.02)
+    fleet.metrics.answered(None, 200, 0.1, 0.02)
     assert value(fleet, "requests_total", model="other", status="4xx") == 1000
     assert value(fleet, "requests_total", model="none", status="2xx") == 1
     assert len(fleet.metrics.render().splitlines()) == lines + 2
@@ -101,14 +101,14 @@ async def test_a_model_of_a_name_that_is_used_here_makes_no_series_twice(
 ) -> None:
     fleet = make_fleet()
     worker = fleet.add(A, model)
-    fleet.metrics.answered(model, 200, 0.1)
-    fleet.metrics.answered("made-up", 200, 0.1)
-    fleet.metrics.answered(None, 200, 0.1)
+    fleet.metrics.answered(model, 200, 0.1, 0.02)
+    fleet.metrics.answered("made-up", 200, 0.1, 0.02)
+    fleet.metrics.answered(None, 200, 0.1, 0.02)
     parsed(fleet.metrics.render())
     fleet.registry.remove(worker.id)
     fleet.registry.flush()
-    fleet.metrics.answered("made-up", 200, 0.1)
-    fleet.metrics.answered(None, 200, 0.1)
+    fleet.metrics.answered("made-up", 200, 0.1, 0.02)
+    fleet.metrics.answered(None, 200, 0.1, 0.02)
     parsed(fleet.metrics.render())
 
 
@@ -116,7 +116,7 @@ async def test_names_are_escaped() -> None:
     fleet = make_fleet()
     name = 'a "quoted\\ name'
     fleet.add(A, name)
-    fleet.metrics.answered(name, 200, 0.1)
+    fleet.metrics.answered(name, 200, 0.1, 0.02)
     assert value(fleet, "requests_total", model=name, status="2xx") == 1
     sample = f"x{{{labels(a=NEWLINE)}}} 1"
     text = "\n".join(family("x", "gauge", "h", [sample, ""]))
@@ -149,7 +149,7 @@ async def test_the_data_plane_counts_with_it() -> None:
     fleet = make_fleet()
     meter: Meter = fleet.metrics
     meter.held += 2
-    meter.answered(None, 0, 0.5)
+    meter.answered(None, 0, 0.5, 0.02)
     assert value(fleet, "held_total") == 2
     assert value(fleet, "requests_total", model="none", status="none") == 1
 
@@ -170,8 +170,7 @@ async def test_reasons_and_kinds_are_a_closed_set() -> None:
 async def test_durations_fall_into_buckets() -> None:
     fleet = make_fleet()
     for seconds in (0.0005, 0.001, 0.3, 10_000.0):
-        fleet.metrics.answered(None, 200, seconds)
-    fleet.metrics.began(0.02)
+        fleet.metrics.answered(None, 200, seconds, 0.02)
     name = "request_duration_seconds"
     assert value(fleet, f"{name}_bucket", le="0.001") == 2
     assert value(fleet, f"{name}_bucket", le="0.25") == 2
@@ -180,7 +179,7 @@ async def test_durations_fall_into_buckets() -> None:
     assert value(fleet, f"{name}_bucket", le="+Inf") == 4
     assert value(fleet, f"{name}_count") == 4
     assert value(fleet, f"{name}_sum") == pytest.approx(10_000.3015)
-    assert value(fleet, "first_byte_seconds_count") == 1
+    assert value(fleet, "first_byte_seconds_count") == 4
 
 
 def test_a_value_at_a_bound_is_below_it() -> None:

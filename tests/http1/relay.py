@@ -254,29 +254,15 @@ class Relay:
         return upstream
 
     def _send(self, request: Request, upstream: Upstream) -> None:
-        head, body = request.head, request.body
-        length, chunked = head.content_length, head.chunked
-        if body is not None:
-            length, chunked = (len(body) if request.has_body else -1), False
         upstream.send(
             request,
-            head.render(
-                b"Host: worker\r\n",
-                length=length,
-                chunked=chunked,
-                upgrade=head.upgrade,
-            ),
-            body,
+            b"Host: worker\r\n",
+            request.body,
             deadline=monotonic() + self.limits.answer,
         )
-        if body is None:
-            request.stream_to(upstream)
 
     async def _pass_on(self, request: Request, upstream: Upstream) -> None:
-        if upstream.status == 101:
-            upstream.tunnel(b"")
-        else:
-            upstream.relay(b"X-Worker: w\r\n", idle_limit=self.limits.gap)
+        upstream.relay(b"X-Worker: w\r\n", idle_limit=self.limits.gap)
         await upstream.finished()
         if upstream.failure is not None:
             self.log.append(upstream.failure)

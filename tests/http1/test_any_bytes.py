@@ -110,14 +110,9 @@ class Ends:
         worker.connection_made(Transport())
         self.workers.append(worker)
         try:
-            worker.send(request, request.head.render(b""), request.body)
-            if request.body is None:
-                request.stream_to(worker)
+            worker.send(request, b"", request.body)
             await worker.answered()
-            if worker.status == 101:
-                worker.tunnel(b"")
-            else:
-                worker.relay(b"", idle_limit=0)
+            worker.relay(b"")
             await worker.finished()
             if worker.failure is not None:
                 worker.end_with(b"cut")
@@ -153,7 +148,7 @@ def test_a_connection_that_ended_before_it_was_used_tells_when_it_is_used() -> N
         worker.eof_received()
         worker.connection_lost(None)
         try:
-            worker.send(request, b"head", request.body)
+            worker.send(request, b"", request.body)
             await worker.answered()
         except UpstreamLost as lost:
             heard.append(lost.silent)

@@ -44,10 +44,9 @@ class Counts:
         self.aborts = self.resends = 0
         self.held = self.hold_timeouts = self.hold_rejections = 0
 
-    def answered(self, model: str | None, status: int, seconds: float) -> None:
-        pass
-
-    def began(self, seconds: float) -> None:
+    def answered(
+        self, model: str | None, status: int, seconds: float, first_byte: float
+    ) -> None:
         pass
 
     def attempted(self, worker_id: str, status: int) -> None:

@@ -16,7 +16,7 @@ from router.errors import (
 from router.fleet.worker import Worker
 from router.proxy.choice import Chooser
 from router.proxy.hold import HoldQueue
-from router.proxy.route import Wish
+from router.proxy.wish import Wish
 from tests.proxy.fleet import Counts, Fleet
 
 

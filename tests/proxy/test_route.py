@@ -7,7 +7,8 @@ import json
 import pytest
 
 from router.errors import BadRequest, InvalidJSON
-from router.proxy.route import Wish, read_wish, renamed, wants_body
+from router.proxy.places import renamed
+from router.proxy.wish import Wish, read_wish, wants_body
 from tests.proxy.requests import JSON, request
 
 SESSIONS = (b"x-session-id", b"x-user-id")

@@ -110,7 +110,7 @@ def start_data(
     server = Server(
         ticker,
         exchange,
-        AdminDoor(door, exchange, ids, accounts.own),
+        AdminDoor(door, ids, accounts.own),
         is_admin_path,
         ids,
         Limits(

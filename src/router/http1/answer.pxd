@@ -19,4 +19,6 @@ cdef class Answer:
     cdef bint add(self, bytes data, RequestHead request) except -1
     cdef int _frame(self, RequestHead request) except -1
     cdef Py_ssize_t keep(self, bytes data) except -1
+    cdef bint to_the_end(self) noexcept
+    cdef bytes last_words(self, bytes event)
     cdef bytes part(self, bytes data, Py_ssize_t start)

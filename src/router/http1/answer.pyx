@@ -9,7 +9,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from router.http1.buffer cimport Buffer
-from router.http1.fields cimport has_bare_newline, head_end
+from router.http1.fields cimport Kind, has_bare_newline, head_end
 from router.http1.framing cimport body_of
 from router.http1.head cimport RequestHead, parse_response
 
@@ -81,6 +81,23 @@ cdef class Answer:
             self.rest = data
         self.at = 0
         return PyBytes_GET_SIZE(self.rest)
+
+    cdef bint to_the_end(self) noexcept:
+        """Whether it goes out up to the end of the connection."""
+        return self.framing.until_close() or self.unchunk
+
+    cdef bytes last_words(self, bytes event):
+        """`event` as it can stand behind a stream that broke off, or None."""
+        cdef bytes kind = (self.head.value(Kind.CONTENT_TYPE) or b"").lower()
+        if not kind.startswith(b"text/event-stream"):
+            return None
+        if self.head.header(b"content-encoding") is not None:
+            return None
+        if self.to_the_end():
+            return event
+        if self.framing.at_chunk_boundary():
+            return b"%x\r\n%b\r\n" % (PyBytes_GET_SIZE(event), event)
+        return None
 
     cdef bytes part(self, bytes data, Py_ssize_t start):
         """What of `data`, from `start` on, goes to the client; its body ends at `at`.

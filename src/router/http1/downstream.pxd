@@ -28,7 +28,7 @@ cdef class Downstream(Connection):
     cdef double linger_until
     cdef Request request
     cdef readonly str peer
-    cdef readonly bytes forwarded_for
+    cdef bytes forwarded_for
     cdef int _watch(self) except -1
     cdef int _advance(self) except -1
     cdef bint _read_head(self) except -1

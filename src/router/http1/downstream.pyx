@@ -273,7 +273,9 @@ cdef class Downstream(Connection):
 
     cdef int _begin(self, RequestHead head) except -1:
         """Starts the coroutine of a request, with what came of its body."""
-        cdef Request request = new_request(head, self, self.budget, self.max_body)
+        cdef Request request = new_request(
+            head, self, self.forwarded_for, self.budget, self.max_body
+        )
         request.last = self.draining
         self.request = request
         self.state = ANSWERING if request.complete else BODY
@@ -368,10 +370,9 @@ cdef class Downstream(Connection):
         return self._watch()
 
     cdef int _linger(self) except -1:
-        """Ends our side; the client's bytes are thrown away until it closes too.
+        """Ends our side; the client's bytes are dropped until it has our answer.
 
-        To close with bytes unread resets the connection, and a reset may overtake the
-        answer (RFC 9112, 9.6).
+        Closing with bytes unread is a reset, which may overtake it (RFC 9112, 9.6).
         """
         self.state = LINGERING
         self.pending = b""

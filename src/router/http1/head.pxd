@@ -17,8 +17,23 @@ cdef class RequestHead(Head):
     cdef int _host(self) except -1
     cdef int _authority(self, unsigned int at, unsigned int size) except -1
     cdef bytes _forwarded(self, bytes line)
+    cdef bint _says(self, int kind) except -1
     cdef bint has_body(self) noexcept
     cpdef bytes host(self)
+    cpdef bytes render(
+        self,
+        bytes lines,
+        bytes id=*,
+        bytes forwarded_for=*,
+        long long length=*,
+        bint chunked=*,
+        unsigned long long drop=*,
+        bytes target=*,
+        bytes method=*,
+        bytes proto=*,
+        bytes upgrade=*,
+        bytes body=*,
+    )
 
 
 @cython.final
@@ -26,6 +41,16 @@ cdef class ResponseHead(Head):
     cdef readonly int status
     cdef unsigned int reason_size
     cdef int _start_line(self, Py_ssize_t size) except -1
+    cpdef bytes render(
+        self,
+        bytes lines,
+        bytes id=*,
+        bint keep_alive=*,
+        bint say_keep_alive=*,
+        bint chunked=*,
+        bytes upgrade=*,
+        bytes body=*,
+    )
 
 
 cdef object too_large(const char* data, Py_ssize_t most)

@@ -28,14 +28,16 @@ class RequestHead(Head):
     def render(
         self,
         lines: bytes,
-        *,
-        target: bytes | None = None,
+        id: bytes = b"",
+        forwarded_for: bytes = b"",
         length: int = -1,
         chunked: bool = False,
         drop: int = 0,
-        forwarded_for: bytes = b"",
+        target: bytes | None = None,
+        method: bytes | None = None,
         proto: bytes = b"http",
         upgrade: bytes | None = None,
+        body: bytes = b"",
     ) -> bytes: ...
 
 @final
@@ -49,11 +51,12 @@ class ResponseHead(Head):
     def render(
         self,
         lines: bytes,
-        *,
+        id: bytes = b"",
         keep_alive: bool = True,
         say_keep_alive: bool = False,
         chunked: bool = False,
         upgrade: bytes | None = None,
+        body: bytes = b"",
     ) -> bytes: ...
 
 def parse_request(raw: bytes) -> RequestHead: ...

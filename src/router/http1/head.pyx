@@ -9,12 +9,9 @@ Anything two HTTP parsers could read differently is refused: RFC 9112, sections 
 
 cimport cython
 
-from cpython.bytes cimport (
-    PyBytes_AS_STRING,
-    PyBytes_FromStringAndSize,
-    PyBytes_GET_SIZE,
-)
-from libc.string cimport memchr, memcmp, memcpy
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from libc.string cimport memchr, memcmp
 
 from router.http1.fields cimport (
     TOKEN,
@@ -24,7 +21,19 @@ from router.http1.fields cimport (
     bit,
     same_name,
 )
-from router.http1.writing cimport shrunk, write_framing
+from router.http1.writing cimport (
+    FRAMING_SIZE,
+    finished,
+    new_draft,
+    put,
+    put_bytes,
+    put_either,
+    put_framing,
+    put_id,
+    put_line,
+    put_upgrade,
+    size_of,
+)
 
 from router.http1.errors import ProtocolError
 
@@ -193,63 +202,62 @@ cdef class RequestHead(Head):
             return self.raw[self.authority:self.authority + self.authority_size]
         return self.value(Kind.HOST)
 
-    def render(
+    cpdef bytes render(
         self,
-        bytes lines not None,
-        *,
-        bytes target=None,
+        bytes lines,
+        bytes id=b"",
+        bytes forwarded_for=b"",
         long long length=-1,
         bint chunked=False,
         unsigned long long drop=0,
-        bytes forwarded_for not None=b"",
-        bytes proto not None=b"http",
+        bytes target=None,
+        bytes method=None,
+        bytes proto=b"http",
         bytes upgrade=None,
+        bytes body=b"",
     ):
-        """The head as it goes to a worker.
+        """The head as it goes to a worker, with `body` behind it.
 
-        `lines` are ready lines, each with its CRLF, the worker's Host among them.
-        `target` takes the place of the client's (None: as it came). `length` is the
-        body's (-1: none is framed), `chunked` frames it in chunks, `drop` leaves out
-        further fields (see CREDENTIAL_FIELDS). `forwarded_for` is a ready
-        X-Forwarded-For line; what proxies before us said is put in front of it.
-        X-Forwarded-Proto and X-Forwarded-Host are added where none of them did.
+        `lines` are ready lines, each with its CRLF, the worker's Host among them; `id`
+        is the X-Request-Id (empty: none). `forwarded_for` is a ready X-Forwarded-For
+        line; what proxies before us said is put in front of it. X-Forwarded-Proto and
+        X-Forwarded-Host are added where none of them did. `length` is the body's (-1:
+        none is framed), `chunked` frames it in chunks. `drop` leaves out further
+        fields (see CREDENTIAL_FIELDS), `target` and `method` take the place of the
+        client's.
         """
         cdef const char* p = PyBytes_AS_STRING(self.raw)
-        cdef bytes extra = lines + self._forwarded(forwarded_for)
-        cdef const char* path = p + self.target
-        cdef Py_ssize_t path_size = self.target_size
-        cdef bytes host
-        cdef bytes head
-        cdef char* out
-        cdef Py_ssize_t at
-        if target is not None:
-            path = PyBytes_AS_STRING(target)
-            path_size = PyBytes_GET_SIZE(target)
+        cdef bytes before = self._forwarded(forwarded_for)
+        cdef bint says_proto = self._says(Kind.X_FORWARDED_PROTO)
+        cdef bytes host = None if self._says(Kind.X_FORWARDED_HOST) else self.host()
+        cdef PyObject* draft = new_draft(
+            160 + FRAMING_SIZE + size_of(self.raw) + size_of(lines) + size_of(id)
+            + size_of(before) + size_of(proto) + size_of(host) + size_of(upgrade)
+            + size_of(target) + size_of(method) + size_of(body)
+        )
+        cdef char* out = PyBytes_AS_STRING(<object> draft)
         if forwarded_for:
             drop |= bit(Kind.X_FORWARDED_FOR)
-        if not self._passed_on(Kind.X_FORWARDED_PROTO):
-            extra += b"X-Forwarded-Proto: " + proto + b"\r\n"
-        if not self._passed_on(Kind.X_FORWARDED_HOST):
-            host = self.host()
-            if host:
-                extra += b"X-Forwarded-Host: " + host + b"\r\n"
+        out = put_either(out, method, p, self.method_size)
+        out = put(out, b" ", 1)
+        out = put_either(out, target, p + self.target, self.target_size)
+        out = put(out, b" HTTP/1.1\r\n", 11)
+        out = put_bytes(out, lines)
+        out = put_id(out, id)
+        out = put_bytes(out, before)
+        if not says_proto:
+            out = put_line(out, b"X-Forwarded-Proto: ", 19, proto)
+        if host:
+            out = put_line(out, b"X-Forwarded-Host: ", 18, host)
         if upgrade is not None:
-            extra += b"Connection: upgrade\r\nUpgrade: " + upgrade + b"\r\n"
-        head = PyBytes_FromStringAndSize(
-            NULL, PyBytes_GET_SIZE(self.raw) + path_size + PyBytes_GET_SIZE(extra) + 64
-        )
-        out = PyBytes_AS_STRING(head)
-        memcpy(out, p, self.method_size + 1)
-        at = self.method_size + 1
-        memcpy(out + at, path, path_size)
-        at += path_size
-        memcpy(out + at, b" HTTP/1.1\r\n", 11)
-        at += 11
-        memcpy(out + at, PyBytes_AS_STRING(extra), PyBytes_GET_SIZE(extra))
-        at += PyBytes_GET_SIZE(extra)
-        at += self._copy_fields(out + at, NOT_TO_WORKER | drop)
-        at += write_framing(out + at, length, chunked)
-        return shrunk(head, at)
+            out = put_upgrade(out, upgrade)
+        out += self._copy_fields(out, NOT_TO_WORKER | drop)
+        out = put_framing(out, length, chunked)
+        return finished(draft, put_bytes(out, body))
+
+    cdef bint _says(self, int kind) except -1:
+        """Whether there is a field of this kind that goes on, with something in it."""
+        return bool(self.present & bit(kind)) and bool(self._passed_on(kind))
 
     cdef bytes _forwarded(self, bytes line):
         """X-Forwarded-For: what came in it, then our own `line`'s value."""
@@ -297,56 +305,50 @@ cdef class ResponseHead(Head):
         self.reason_size = <unsigned int> (at - 13) if at > 13 else 0
         return <int> (at + 2)
 
-    def render(
+    cpdef bytes render(
         self,
-        bytes lines not None,
-        *,
+        bytes lines,
+        bytes id=b"",
         bint keep_alive=True,
         bint say_keep_alive=False,
         bint chunked=False,
         bytes upgrade=None,
+        bytes body=b"",
     ):
-        """The head as it goes to a client.
+        """The head as it goes to a client, with `body` behind it.
 
-        `lines` are ready lines, each with its CRLF. Content-Length stays as the worker
-        gave it; `chunked` says that the body goes out in chunks. `keep_alive` False
-        tells the client that the connection ends after this answer; `say_keep_alive`
-        tells an HTTP/1.0 client that it does not.
+        `lines` are ready lines, each with its CRLF; `id` is the X-Request-Id (empty:
+        none). Content-Length stays as the worker gave it; `chunked` says that the body
+        goes out in chunks. `keep_alive` False tells the client that the connection
+        ends after this answer; `say_keep_alive` tells an HTTP/1.0 client that it does
+        not.
         """
-        cdef bytes extra = lines
-        cdef bytes head
-        cdef char* out
-        cdef Py_ssize_t at
         # RFC 9112, 6.1 and 6.2.
         cdef bint bare = self.status == 204 or self.status < 200
-        if upgrade is not None:
-            extra += b"Connection: upgrade\r\nUpgrade: " + upgrade + b"\r\n"
-        elif not keep_alive:
-            extra += b"Connection: close\r\n"
-        elif say_keep_alive:
-            extra += b"Connection: keep-alive\r\n"
-        head = PyBytes_FromStringAndSize(
-            NULL, PyBytes_GET_SIZE(self.raw) + PyBytes_GET_SIZE(extra) + 96
+        cdef PyObject* draft = new_draft(
+            160 + FRAMING_SIZE + size_of(self.raw) + size_of(lines) + size_of(id)
+            + size_of(upgrade) + size_of(body)
         )
-        out = PyBytes_AS_STRING(head)
+        cdef char* out
         # The worker's own status and reason, under our version.
-        memcpy(out, b"HTTP/1.1 ", 9)
-        memcpy(out + 9, PyBytes_AS_STRING(self.raw) + 9, 3)
-        out[12] = c" "
-        at = 13
-        memcpy(out + at, PyBytes_AS_STRING(self.raw) + 13, self.reason_size)
-        at += self.reason_size
-        memcpy(out + at, b"\r\n", 2)
-        at += 2
-        at += self._copy_fields(out + at, NOT_TO_CLIENT)
-        memcpy(out + at, PyBytes_AS_STRING(extra), PyBytes_GET_SIZE(extra))
-        at += PyBytes_GET_SIZE(extra)
-        at += write_framing(
-            out + at,
-            -1 if bare else self.content_length,
-            chunked and not bare,
+        out = put(PyBytes_AS_STRING(<object> draft), b"HTTP/1.1 ", 9)
+        out = put(out, PyBytes_AS_STRING(self.raw) + 9, 3)
+        out = put(out, b" ", 1)
+        out = put(out, PyBytes_AS_STRING(self.raw) + 13, self.reason_size)
+        out = put(out, b"\r\n", 2)
+        out += self._copy_fields(out, NOT_TO_CLIENT)
+        out = put_bytes(out, lines)
+        out = put_id(out, id)
+        if upgrade is not None:
+            out = put_upgrade(out, upgrade)
+        elif not keep_alive:
+            out = put(out, b"Connection: close\r\n", 19)
+        elif say_keep_alive:
+            out = put(out, b"Connection: keep-alive\r\n", 24)
+        out = put_framing(
+            out, -1 if bare else self.content_length, chunked and not bare
         )
-        return shrunk(head, at)
+        return finished(draft, put_bytes(out, body))
 
 
 cpdef RequestHead parse_request(bytes raw):

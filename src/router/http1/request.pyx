@@ -10,7 +10,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
 from router.http1.buffer cimport Buffer
-from router.http1.connection cimport Budget, Connection
+from router.http1.connection cimport Budget, Connection, now
 from router.http1.framing cimport body_of
 from router.http1.head cimport RequestHead
 from router.http1.runner cimport Source, wait_for
@@ -36,16 +36,13 @@ cdef class Request(Source):
 
     `body` is the whole body once it is complete and held, else None. `complete` tells
     that the body's last byte came, `answered` that a byte of an answer went out;
-    `received` and `sent` are bytes of body and answer so far.
+    `received` and `sent` are bytes of body and answer so far. `began` is when the head
+    came, `first_byte` when the answer's first byte went out (0: none did), both in
+    monotonic seconds. `id`, once given, is told to the worker and to the client.
     """
 
     def __init__(self, *args, **kwargs):
         raise TypeError("a Request is made by the client's end")
-
-    @property
-    def has_body(self):
-        """Whether a body was announced, be it empty in the end."""
-        return self.framing is not None
 
     @property
     def keep_alive(self):
@@ -83,7 +80,7 @@ cdef class Request(Source):
 
     def respond(self, bytes answer not None):
         """Sends a whole answer of the router's own, head and body."""
-        self.answered = True
+        self.answer_begins()
         self.persistent = self.keep_alive
         self.client.forward(answer)
 
@@ -151,6 +148,43 @@ cdef class Request(Source):
 
     # --- what the worker's end calls ------------------------------------------------
 
+    cdef bytes passed_on(
+        self,
+        bytes lines,
+        bytes body,
+        bint together,
+        unsigned long long drop,
+        bytes target,
+        bytes method,
+    ):
+        """The head as it goes to a worker, with `body` behind it if `together`.
+
+        `body` None: it streams, framed as it came.
+        """
+        cdef long long length = self.head.content_length
+        cdef bint whole = body is not None
+        if whole:
+            length = PyBytes_GET_SIZE(body) if self.framing is not None else -1
+        return self.head.render(
+            lines,
+            self.id,
+            self.forwarded_for,
+            length,
+            self.head.chunked and not whole,
+            drop,
+            target,
+            method,
+            b"http",
+            self.head.upgrade,
+            body if together else b"",
+        )
+
+    cdef int answer_begins(self) except -1:
+        """From now on nobody else can answer."""
+        self.answered = True
+        self.first_byte = now()
+        return 0
+
     cdef int let_go(self) except -1:
         """The body will not be sent again: an answer is on its way."""
         self.budget.give_back(self.held)
@@ -188,12 +222,19 @@ cdef class Request(Source):
 
 
 cdef Request new_request(
-    RequestHead head, Connection client, Budget budget, long long max_body
+    RequestHead head,
+    Connection client,
+    bytes forwarded_for,
+    Budget budget,
+    long long max_body,
 ):
     """A request whose body, if it has one, is still to come."""
     cdef Request request = Request.__new__(Request)
     request.head = head
+    request.id = b""
+    request.began = now()
     request.client = client
+    request.forwarded_for = forwarded_for
     request.budget = budget
     request.max_body = max_body
     if head.chunked or head.content_length >= 0:

@@ -10,6 +10,7 @@ strictly, so that text which looks like JSON inside a string changes nothing.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.tuple cimport PyTuple_GET_SIZE
 from libc.string cimport memchr, memcmp
 
 from router.http1.framing cimport hex_digit
@@ -21,6 +22,10 @@ cdef enum:
     OPEN_BRACKET
     CLOSE_BRACKET
     MARKS
+
+cdef enum:
+    # Most names that are looked for in one pass.
+    MOST_NAMES = 16
 
 cdef const char* MARK = b"\"{}[]"
 
@@ -128,19 +133,33 @@ def members(bytes body not None, tuple names not None, Py_ssize_t start=0, end=N
     None where it is missing; of a name that stands twice the last one counts. Raises
     ValueError if this is not one JSON object.
     """
+    cdef Place found[MOST_NAMES]
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(body)
+    cdef Py_ssize_t stop = size if end is None else end
+    if not 0 <= start <= stop <= size:
+        raise ValueError("a range outside the body")
+    if not all([type(name) is bytes for name in names]) or len(names) > MOST_NAMES:
+        raise TypeError(f"names are bytes, {MOST_NAMES} at most")
+    find_members(body, names, found, start, stop)
+    return [
+        (found[i].start, found[i].stop) if found[i].start >= 0 else None
+        for i in range(len(names))
+    ]
+
+
+cdef int find_members(
+    bytes body, tuple names, Place* found, Py_ssize_t start, Py_ssize_t end
+) except -1:
+    """As `members`, into `found`, which has a place for each name; `end` -1: all."""
     cdef Text text
-    cdef Py_ssize_t at, stop, name_start, size = PyBytes_GET_SIZE(body)
+    cdef Py_ssize_t at = start, stop, name_start
     cdef int i
     text.p = PyBytes_AS_STRING(body)
-    text.end = size if end is None else end
-    if not 0 <= start <= text.end <= size:
-        raise ValueError("a range outside the body")
-    if not all([type(name) is bytes for name in names]):
-        raise TypeError("names are bytes")
+    text.end = PyBytes_GET_SIZE(body) if end < 0 else end
     for i in range(MARKS):
         text.next[i] = -1
-    cdef list found = [None] * len(names)
-    at = start
+    for i in range(<int> PyTuple_GET_SIZE(names)):
+        found[i].start = -1
     if text.end - at >= 3 and memcmp(text.p + at, b"\xef\xbb\xbf", 3) == 0:
         at += 3
     at = skip_space(&text, at)
@@ -148,7 +167,7 @@ def members(bytes body not None, tuple names not None, Py_ssize_t start=0, end=N
         raise ValueError("it does not start with an object")
     at = skip_space(&text, at + 1)
     if at < text.end and text.p[at] == c"}":
-        return _ended(&text, at + 1, found)
+        return _ended(&text, at + 1)
     while True:
         if at >= text.end or text.p[at] != c"\"":
             raise ValueError(f"a member's name is missing at byte {at}")
@@ -165,22 +184,23 @@ def members(bytes body not None, tuple names not None, Py_ssize_t start=0, end=N
         if stop < 0:
             raise ValueError(f"the value at byte {at} is missing or does not end")
         if i >= 0:
-            found[i] = (at, stop)
+            found[i].start = at
+            found[i].stop = stop
         at = skip_space(&text, stop)
         if at < text.end and text.p[at] == c",":
             at = skip_space(&text, at + 1)
         elif at < text.end and text.p[at] == c"}":
-            return _ended(&text, at + 1, found)
+            return _ended(&text, at + 1)
         else:
             raise ValueError(f"a comma or the object's end is missing at byte {at}")
 
 
-cdef list _ended(Text* text, Py_ssize_t at, list found):
+cdef int _ended(Text* text, Py_ssize_t at) except -1:
     """Holds that nothing follows the object."""
     at = skip_space(text, at)
     if at != text.end:
         raise ValueError(f"something follows the object at byte {at}")
-    return found
+    return 0
 
 
 cdef int _index(bytes body, Py_ssize_t start, Py_ssize_t stop, tuple names) except -2:
@@ -190,7 +210,7 @@ cdef int _index(bytes body, Py_ssize_t start, Py_ssize_t stop, tuple names) exce
     cdef bint escaped = memchr(p, c"\\", size) != NULL
     cdef bytes name
     cdef int i
-    for i in range(<int> len(names)):
+    for i in range(<int> PyTuple_GET_SIZE(names)):
         name = <bytes> names[i]
         if escaped:
             if same_text(p, size, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name)):

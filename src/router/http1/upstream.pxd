@@ -25,7 +25,8 @@ cdef class Upstream(Connection):
     cdef readonly str failure
     cdef readonly double idle_since
     cdef int _begin(self, int state) except -1
-    cdef int _relay_rest(self, bytes head) except -1
+    cdef int _join(self, bytes lines) except -1
+    cdef int _relay_rest(self, bytes lines, bint old_client) except -1
     cdef int _complete(self, bint clean) except -1
     cdef int _fail(self, int loss, str failure) except -1
     cdef int _ended(self, object error) except -1

@@ -47,8 +47,9 @@ cdef enum:  # why a connection was lost
 cdef enum:
     # Most bytes held behind an answer's head before it is relayed.
     MAX_WAITING = 65536
-    # Head and first bytes of the body go out in one piece up to this size.
-    ONE_PIECE = 65536
+    # A head and what follows it are written as one piece up to this size: to copy
+    # them together is cheaper then than to hand over two.
+    ONE_PIECE = 16384
 
 
 @cython.final
@@ -81,15 +82,22 @@ cdef class Upstream(Connection):
     def send(
         self,
         Request request not None,
-        bytes head not None,
+        bytes lines not None,
         bytes body=None,
-        *,
         double deadline=0.0,
+        unsigned long long drop=0,
+        bytes target=None,
+        bytes method=None,
     ):
-        """Sends a request: head and, where it is held, body.
+        """Sends a request, with `lines` added to its head.
 
-        The answer's head must be there by `deadline` (monotonic seconds, 0: never).
+        `body` is what is sent with it; None: it streams, framed as the client did.
+        `drop` leaves out fields of the client, `target` and `method` take the place of
+        its own: see `RequestHead.render`. The answer's head must be there by `deadline`
+        (monotonic seconds, 0: never).
         """
+        cdef bint together = body is not None and PyBytes_GET_SIZE(body) <= ONE_PIECE
+        cdef bytes head
         if self.state == LOST:
             # It ended before it was used; `answered` says so.
             self.loss = CLOSED
@@ -100,10 +108,12 @@ cdef class Upstream(Connection):
         self.runner = request.runner
         self.state = WAITING
         self.deadline = deadline
-        if not body:
+        head = request.passed_on(lines, body, together, drop, target, method)
+        if body is None:
             self.transport.write(head)
-        elif PyBytes_GET_SIZE(body) < 16384:
-            self.transport.write(head + body)
+            request.stream_to(self)
+        elif together:
+            self.transport.write(head)
         else:
             self.transport.writelines((head, body))
 
@@ -114,14 +124,18 @@ cdef class Upstream(Connection):
         """
         return wait_for(self, ANSWER)
 
-    def relay(self, bytes lines not None, *, double idle_limit):
+    def relay(self, bytes lines not None, double idle_limit=0.0):
         """Passes the answer on to the client, with `lines` added to its head.
 
         From here on the bytes go on by themselves; await `finished`. No gap between
-        two pieces may be longer than `idle_limit` seconds (0: no limit).
+        two pieces may be longer than `idle_limit` seconds (0: no limit). A 101 joins
+        both connections.
         """
         cdef Answer answer = self.answer
         cdef bint old_client
+        if answer.head is not None and answer.head.status == 101:
+            self._join(lines)
+            return
         self._begin(RELAYING)
         old_client = self.request.head.minor == 0
         answer.unchunk = old_client and answer.head.chunked
@@ -131,26 +145,7 @@ cdef class Upstream(Connection):
             and not answer.framing.until_close()
             and not answer.unchunk
         )
-        self._relay_rest(
-            answer.head.render(
-                lines,
-                keep_alive=self.keeps,
-                say_keep_alive=old_client,
-                chunked=answer.head.chunked and not answer.unchunk,
-            )
-        )
-
-    def tunnel(self, bytes lines not None):
-        """Passes the 101 on and joins both connections; await `finished`."""
-        cdef Answer answer = self.answer
-        self._begin(TUNNEL)
-        self.client.join(self)
-        self.client.forward(
-            answer.head.render(lines, upgrade=answer.head.upgrade or b"websocket")
-            + answer.rest[answer.at:]
-        )
-        if self.ended:
-            self._ended(None)
+        self._relay_rest(lines, old_client)
 
     def finished(self):
         """Awaitable: ends with the answer, or when `failure` says why it broke off."""
@@ -166,19 +161,10 @@ cdef class Upstream(Connection):
         """
         if self.client is None:
             raise RuntimeError("there is no answer to end")
-        cdef Answer answer = self.answer
-        cdef bytes kind = (answer.head.header(b"content-type") or b"").lower()
-        cdef bint to_the_end = answer.framing.until_close() or answer.unchunk
-        cdef bint events = (
-            kind.startswith(b"text/event-stream")
-            and answer.head.header(b"content-encoding") is None
-        )
-        event = b"\n\n" + event
-        if events and to_the_end:
-            self.client.forward(event)
-        elif events and answer.framing.at_chunk_boundary():
-            self.client.forward(b"%x\r\n%b\r\n" % (PyBytes_GET_SIZE(event), event))
-        elif to_the_end:
+        cdef bytes words = self.answer.last_words(b"\n\n" + event)
+        if words is not None:
+            self.client.forward(words)
+        elif self.answer.to_the_end():
             self.client.reset()
 
     def abort(self):
@@ -280,7 +266,7 @@ cdef class Upstream(Connection):
             raise RuntimeError("there is no answer to pass on")
         self.state = state
         self.client = self.request.client
-        self.request.answered = True
+        self.request.answer_begins()
         if self.request.complete:
             # Nobody else will be asked.
             self.request.let_go()
@@ -288,11 +274,33 @@ cdef class Upstream(Connection):
         self.client.follow(self)
         return 0
 
-    cdef int _relay_rest(self, bytes head) except -1:
+    cdef int _join(self, bytes lines) except -1:
+        """Passes the 101 on and joins both connections."""
+        cdef Answer answer = self.answer
+        self._begin(TUNNEL)
+        self.client.join(self)
+        self.client.forward(
+            answer.head.render(
+                lines,
+                self.request.id,
+                True,
+                False,
+                False,
+                answer.head.upgrade or b"websocket",
+                answer.rest[answer.at:],
+            )
+        )
+        if self.ended:
+            self._ended(None)
+        return 0
+
+    cdef int _relay_rest(self, bytes lines, bint old_client) except -1:
         """Sends the head, with what came of the body behind it."""
         cdef Answer answer = self.answer
         cdef bytes data = answer.rest
         cdef bytes part = b""
+        cdef str wrong = None
+        cdef bint together
         answer.rest = b""
         if self.idle_limit and not self.reading_paused:
             self.deadline = now() + self.idle_limit
@@ -300,15 +308,24 @@ cdef class Upstream(Connection):
             if not answer.framing.done and answer.at < PyBytes_GET_SIZE(data):
                 part = answer.part(data, answer.at)
         except ProtocolError as error:
-            self.client.forward(head)
-            self._fail(NOT_HTTP, f"the worker sent {error.message}")
-            return 0
-        if PyBytes_GET_SIZE(part) <= ONE_PIECE:
-            self.client.forward(head + part)
-        else:
-            self.client.forward(head)
+            wrong = error.message
+        together = PyBytes_GET_SIZE(part) <= ONE_PIECE
+        self.client.forward(
+            answer.head.render(
+                lines,
+                self.request.id,
+                self.keeps,
+                old_client,
+                answer.head.chunked and not answer.unchunk,
+                None,
+                part if together else b"",
+            )
+        )
+        if not together:
             self.client.forward(part)
-        if answer.framing.done:
+        if wrong is not None:
+            self._fail(NOT_HTTP, f"the worker sent {wrong}")
+        elif answer.framing.done:
             self._complete(answer.at == PyBytes_GET_SIZE(data))
         elif self.ended:
             self._ended(None)

@@ -1,4 +1,4 @@
-"""What is written at the end of every head: framing and the blank line."""
+"""How heads are written: into one piece of memory, from front to back."""
 
 #: C functions that the other compiled files use.
 __pyx_capi__: dict[str, object]

@@ -124,21 +124,19 @@ class Metrics:
         GCCollector(registry=self._process)
         registry.subscribe(self._follow)
 
-    def answered(self, model: str | None, status: int, seconds: float) -> None:
+    def answered(
+        self, model: str | None, status: int, seconds: float, first_byte: float
+    ) -> None:
         """A client was answered, by a worker or by the router itself.
 
-        `model`: as the client named it; None: the request had none. `status`: 0 if the
-        client left before there was an answer.
-        `seconds`: from the request's head to the answer's end.
+        `model`: as the client named it; None: the request had none. `seconds`: from the
+        request's head to the answer's end; `first_byte`: to its first byte.
         """
         models = self._models
         counts = models[NO_MODEL] if model is None else models.get(model)
         (models[OTHER] if counts is None else counts)[status // 100] += 1
         self.duration.observe(seconds)
-
-    def began(self, seconds: float) -> None:
-        """An answer's first byte went out, `seconds` after the request's head."""
-        self.first_byte.observe(seconds)
+        self.first_byte.observe(first_byte)
 
     def attempted(self, worker_id: str, status: int) -> None:
         """A worker was tried. `status`: its answer's; 0: there was none."""

@@ -25,21 +25,27 @@ class Accounts:
     def served(self, call: Call) -> None:
         """A request that workers were to serve is over."""
         if call.status:
-            seconds = monotonic() - call.began
-            self._meter.answered(call.wish.model, call.status, seconds)
-        self.own(call)
+            request = call.request
+            self._meter.answered(
+                call.wish.model,
+                call.status,
+                monotonic() - request.began,
+                request.first_byte - request.began,
+            )
+        if self._access is not None:
+            self.own(call)
 
     def own(self, call: Call) -> None:
         """A request to a path of the router's own is over: it is not counted."""
         if self._access is not None:
             request = call.request
             self._access(
-                request_id=call.id.decode("latin-1"),
+                request_id=request.id.decode("latin-1"),
                 client=request.client.peer,
                 method=request.head.method.decode("latin-1"),
                 path=request.head.path.decode("latin-1"),
                 status=call.status or 499,
-                seconds=monotonic() - call.began,
+                seconds=monotonic() - request.began,
                 sent=request.sent,
                 model=call.wish.model,
                 worker=None if call.worker is None else call.worker.id,
@@ -50,7 +56,7 @@ class Accounts:
         self, peer: str, request_id: bytes, error: RouterError, sent: int
     ) -> None:
         """`peer` sent what is no request; `error` was the answer, of `sent` bytes."""
-        self._meter.answered(None, error.status, 0.0)
+        self._meter.answered(None, error.status, 0.0, 0.0)
         if self._access is not None:
             self._access(
                 request_id=request_id.decode("latin-1"),

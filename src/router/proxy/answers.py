@@ -18,6 +18,7 @@ from router.errors import (
     TargetTooLong,
 )
 from router.http1.errors import BodyOverBudget, BodyTimeout, ProtocolError
+from router.http1.request import Request
 
 _OF_STATUS: dict[int, type[RouterError]] = {
     400: BadRequest,
@@ -69,6 +70,18 @@ def render(
     if not keep_alive:
         lines.append(b"Connection: close")
     return b"\r\n".join((*lines, b"", b"" if head_only else body))
+
+
+def give(request: Request, error: RouterError) -> None:
+    """Answers a request with an error of the router's own."""
+    request.respond(
+        render(
+            error,
+            request.id,
+            keep_alive=request.keep_alive,
+            head_only=request.head.method == b"HEAD",
+        )
+    )
 
 
 def event(error: RouterError) -> bytes:

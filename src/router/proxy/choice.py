@@ -22,7 +22,7 @@ from router.fleet.worker import Worker
 from router.policy import Policy, Tried
 from router.proxy.hold import HoldQueue, Kind
 from router.proxy.meter import Meter
-from router.proxy.route import Wish
+from router.proxy.wish import Wish
 
 #: What the number of a rank looks like.
 _RANK = re.compile(r"[0-9]{1,9}")

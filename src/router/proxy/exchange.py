@@ -23,24 +23,37 @@ from router.errors import (
     WorkerUnreachable,
 )
 from router.fleet.worker import Worker
-from router.http1.errors import BadAnswer, ClientGone, UpstreamLost, UpstreamTimeout
+from router.http1.errors import (
+    BadAnswer,
+    BodyOverBudget,
+    BodyTimeout,
+    ClientGone,
+    ProtocolError,
+    UpstreamLost,
+    UpstreamTimeout,
+)
 from router.http1.head import CREDENTIAL_FIELDS
 from router.http1.request import Request
 from router.http1.upstream import Upstream
 from router.proxy import answers
-from router.proxy.answers import BODY_FAILURES
-from router.proxy.call import Call, forwarded_head
+from router.proxy.call import Call
 from router.proxy.choice import Chooser
 from router.proxy.lines import RequestIds, WorkerLines
 from router.proxy.meter import Meter
+from router.proxy.places import renamed
 from router.proxy.retry import Retries, RetryRules
-from router.proxy.route import read_wish, renamed, wants_body
 from router.proxy.seldom import Seldom
 from router.proxy.upstream import ConnectFailed, Connections
+from router.proxy.wish import read_wish, wants_body
 
 _log = logging.getLogger("router.proxy")
 
+#: How an attempt can end without an answer. TimeoutError: while it connected.
+_Failure = ConnectFailed | UpstreamLost | UpstreamTimeout | BadAnswer | TimeoutError
+_FAILURES = (ConnectFailed, UpstreamLost, UpstreamTimeout, BadAnswer, TimeoutError)
+
 _LOST = "The worker closed the connection before it answered."
+_BROKE_OFF = "The worker's answer broke off in the middle."
 _TOO_LONG = (
     "The worker did not begin its answer in time. The request was not tried "
     "elsewhere: it may take that long anywhere."
@@ -90,155 +103,191 @@ class Exchange:
 
     async def serve(self, request: Request) -> None:
         """One request, from its head to the end of its answer."""
-        call = Call(request, self._ids.of(request.head), monotonic())
+        call = Call(request)
         self.in_flight += 1
         try:
-            await self._forward(call)
-        except RouterError as error:
-            self.answer(call, error)
-        except BODY_FAILURES as failure:
-            self.answer(call, answers.of_body(failure))
-        except ClientGone:
-            self._left(call)
-        except Exception:
-            # A fault of ours must cost this request only, and must be seen.
-            _log.exception("a request failed inside the router")
-            self.answer(call, RouterError("The router failed. Its log says why."))
+            request.id = self._ids.of(request.head)
+            if self._request_timeout:
+                call.deadline = request.began + self._request_timeout
+            if not request.complete and wants_body(request.head):
+                # The model may stand at its end.
+                await request.read()
+            wish = call.wish = read_wish(request, self._session_headers)
+            slot = self._chooser.now(wish, ()) or await self._chooser.wait(wish)
+            while True:
+                other, why = None, "status"
+                try:
+                    upstream = self._send(call, slot) or await self._connect(call)
+                    try:
+                        await upstream.answered()
+                    except UpstreamLost as lost:
+                        upstream = await self._resend(call, slot, upstream, lost)
+                    if upstream.status in self._retry_rules.statuses:
+                        other = await self._instead_of(call, slot, upstream.status)
+                    if other is None:
+                        upstream.relay(self._said(call, slot), self._idle_limit)
+                        call.status = upstream.status
+                        await upstream.finished()
+                        return
+                except _FAILURES as failure:
+                    other, why = self._after(call, slot, failure)
+                finally:
+                    self._let_go(call, slot)
+                slot = other or await self._chooser.wait(wish)
+                self._meter.retried(why)
+        except Exception as failure:
+            self._end(call, failure)
         finally:
             self.in_flight -= 1
             self._finished(call)
 
-    async def _forward(self, call: Call) -> None:
-        """Finds a worker that answers, and relays its answer."""
-        request = call.request
-        if self._request_timeout:
-            call.deadline = call.began + self._request_timeout
-        if not request.complete and wants_body(request.head):
-            # The model may stand at its end.
-            await request.read()
-        wish = call.wish = read_wish(request, self._session_headers)
-        slot = self._chooser.now(wish, ()) or await self._chooser.wait(wish)
-        while True:
-            other: Slot | None = None
-            why = "status"
-            try:
-                upstream = await self._ask(call, slot)
-                if upstream.status in self._retry_rules.statuses:
-                    other = await self._instead_of(call, slot, upstream)
-                if other is None:
-                    lines = self._answer_lines(call, upstream, slot)
-                    await self.pass_on(call, upstream, lines, self._idle_limit)
-                    return self._relayed(call, upstream)
-            except (WorkerUnreachable, BadWorkerResponse) as failure:
-                if not self._goes_on(call, slot, failure):
-                    raise
-                other = self._other(call)
-                if other is None and not self._may_wait(failure):
-                    raise
-                why = "connect" if isinstance(failure, ConnectFailed) else "lost"
-            finally:
-                self._chooser.release(slot)
-            slot = other or await self._chooser.wait(wish)
-            self._meter.retried(why)
-
     # --- one attempt ------------------------------------------------------------------
 
-    async def _ask(self, call: Call, slot: Slot) -> Upstream:
-        """Sends the request to a worker; the connection, with its answer's head there.
-
-        Raises WorkerUnreachable, BadWorkerResponse or WorkerTimeout.
-        """
+    def _send(self, call: Call, slot: Slot) -> Upstream | None:
+        """Sends the request over an idle connection to the slot's worker, if it can."""
         worker: Worker = slot.owner
         call.worker = worker
         call.attempts += 1
         request = call.request
-        upstream = None
         # What streams, or changes the protocol, cannot be sent again.
-        if request.body is not None and request.head.upgrade is None:
-            upstream = self._connections.take(worker.base_url)
-        resent = False
-        try:
-            if upstream is not None:
-                try:
-                    return await self._send(call, upstream, worker)
-                except UpstreamLost as lost:
-                    if not lost.silent:
-                        raise
-                    # The worker closed an idle connection just as we used it.
-                    resent = True
-                    self._meter.resends += 1
-            upstream = await self._connections.connect(worker.endpoint, call.deadline)
-            return await self._send(call, upstream, worker)
-        except ConnectFailed as failed:
-            self._failed(worker, failed.kind)
-            if failed.kind == "refused":
-                self._refused(slot, failed.reason)
-            if resent:
-                # It was no idle connection then: the worker died of something.
-                raise WorkerUnreachable(_LOST) from None
-            raise
-        except TimeoutError:
-            self._failed(worker, "connect_timeout")
-            raise WorkerTimeout(_TOO_LONG) from None
-        except UpstreamLost:
-            self._failed(worker, "lost")
-            raise WorkerUnreachable(_LOST) from None
-
-    async def _send(self, call: Call, upstream: Upstream, worker: Worker) -> Upstream:
-        """Sends the request over a connection and awaits the answer's head."""
-        request = call.request
-        body, target = request.body, None
-        if worker.renames:
-            name = worker.renames.get(call.wish.model or "")
-            if name is not None:
-                target, body = renamed(request, call.wish, name)
-        head = self._head(call, worker, body, target)
-        try:
-            upstream.send(request, head, body, deadline=call.deadline)
-            if body is None:
-                request.stream_to(upstream)
-            await upstream.answered()
-        except UpstreamTimeout:
-            self._failed(worker, "timeout")
-            raise WorkerTimeout(_TOO_LONG) from None
-        except BadAnswer as error:
-            self._failed(worker, "bad_response")
-            self._bad_answers.warn(
-                worker=worker.id, url=worker.url, reason=error.message
-            )
-            raise BadWorkerResponse("The worker's answer is not HTTP.") from None
-        except BaseException:
-            upstream.abort()
-            raise
-        self._meter.attempted(worker.id, upstream.status)
+        if request.body is None or request.head.upgrade is not None:
+            return None
+        upstream = self._connections.take(worker.base_url)
+        if upstream is not None:
+            self._write(call, worker, upstream)
         return upstream
 
-    def _head(
-        self, call: Call, worker: Worker, body: bytes | None, target: bytes | None
-    ) -> bytes:
-        """The request's head as this worker gets it."""
-        wish = call.wish
+    async def _connect(self, call: Call) -> Upstream:
+        """Sends the request over a new connection.
+
+        Raises ConnectFailed, or TimeoutError for the request's deadline.
+        """
+        worker = call.worker
+        assert worker is not None
+        upstream = await self._connections.connect(worker.endpoint, call.deadline)
+        self._write(call, worker, upstream)
+        return upstream
+
+    async def _resend(
+        self, call: Call, slot: Slot, used: Upstream, lost: UpstreamLost
+    ) -> Upstream:
+        """The same to the same worker, if it closed an idle connection as we used it.
+
+        A new connection, with the answer's head there. Raises UpstreamLost otherwise.
+        """
+        if not (lost.silent and used.reused):
+            raise lost
+        self._meter.resends += 1
+        try:
+            upstream = await self._connect(call)
+        except ConnectFailed as failed:
+            # It was no idle connection then: the worker died of something.
+            if failed.kind == "refused":
+                self._refused(slot, failed.reason)
+            raise lost from None
+        await upstream.answered()
+        return upstream
+
+    def _write(self, call: Call, worker: Worker, upstream: Upstream) -> None:
+        """Writes the request as this worker gets it."""
+        call.upstream = upstream
+        request, wish = call.request, call.wish
         said = self._worker_lines.of(worker)
-        lines = said.request + b"X-Request-Id: " + call.id + b"\r\n"
+        lines, drop = said.request, said.drop
+        body, target = request.body, None
+        if worker.renames and (name := worker.renames.get(wish.model or "")):
+            target, body = renamed(request, wish, name)
         if wish.rank is not None and worker.dp_rank is None:
             lines += b"X-data-parallel-rank: %b\r\n" % wish.rank.encode("latin-1")
-        drop = said.drop
         if worker.provider is not None and worker.provider != wish.provider:
             # Somebody else's server, which the request did not name.
             drop = CREDENTIAL_FIELDS
-        return forwarded_head(call.request, body, lines, drop, target)
+        upstream.send(request, lines, body, call.deadline, drop, target)
+
+    def _said(self, call: Call, slot: Slot) -> bytes:
+        """What is added to the answer's head."""
+        worker: Worker = slot.owner
+        assert call.upstream is not None
+        if call.upstream.status == 404 and call.wish.model in worker.names:
+            self._model_missing(slot)
+        return self._worker_lines.of(worker).answer
+
+    def _let_go(self, call: Call, slot: Slot) -> None:
+        """An attempt is over, one way or another."""
+        upstream = call.upstream
+        if upstream is not None:
+            worker: Worker = slot.owner
+            call.upstream = None
+            if upstream.status:
+                self._meter.attempted(worker.id, upstream.status)
+            if upstream.reusable:
+                self._connections.give_back(worker.base_url, upstream)
+            else:
+                self._give_up(call, upstream)
+        self._chooser.release(slot)
+
+    def _give_up(self, call: Call, upstream: Upstream) -> None:
+        """Closes a connection; an answer that broke off is ended as such."""
+        upstream.abort()
+        if call.status and upstream.failure is not None:
+            silent = "silent" in upstream.failure
+            self._meter.upstream_failed("idle_timeout" if silent else "cut")
+            call.error = upstream.failure
+            upstream.end_with(answers.event(BadWorkerResponse(_BROKE_OFF)))
 
     # --- another worker, or none ------------------------------------------------------
 
-    async def _instead_of(
-        self, call: Call, slot: Slot, upstream: Upstream
-    ) -> Slot | None:
+    def _after(
+        self, call: Call, slot: Slot, failure: _Failure
+    ) -> tuple[Slot | None, str]:
+        """What comes after an attempt without an answer: a slot to try, and why.
+
+        None: the request waits for one. Raises what the client is told if that was all.
+        """
+        connects = isinstance(failure, ConnectFailed)
+        error = self._told(call, slot, failure)
+        # Of a body that streams, part is gone once there was a connection.
+        whole = connects or call.request.body is not None
+        if not whole or not self._retries(call, slot).after_failure(error):
+            raise error from None
+        other = self._other(call)
+        # A request that no worker has seen may wait, as if it had come just now.
+        if other is None and not (self._chooser.holds and error is failure):
+            raise error from None
+        return other, "connect" if error is failure else "lost"
+
+    def _told(self, call: Call, slot: Slot, failure: _Failure) -> RouterError:
+        """Counts and reports a failed attempt; the error that it is for the client."""
+        match failure:
+            case ConnectFailed():
+                kind = failure.kind
+                error: RouterError = failure
+                if kind == "refused":
+                    self._refused(slot, failure.reason)
+            case TimeoutError():
+                kind, error = "connect_timeout", WorkerTimeout(_TOO_LONG)
+            case UpstreamTimeout():
+                kind, error = "timeout", WorkerTimeout(_TOO_LONG)
+            case BadAnswer():
+                kind = "bad_response"
+                error = BadWorkerResponse("The worker's answer is not HTTP.")
+                worker: Worker = slot.owner
+                self._bad_answers.warn(
+                    worker=worker.id, url=worker.url, reason=failure.message
+                )
+            case UpstreamLost():
+                kind, error = "lost", WorkerUnreachable(_LOST)
+        self._meter.attempted(slot.owner.id, 0)
+        self._meter.upstream_failed(kind)
+        return error
+
+    async def _instead_of(self, call: Call, slot: Slot, status: int) -> Slot | None:
         """A worker to ask instead of one whose answer another may do better.
 
         None: that answer is the one that the client gets.
         """
         retries = self._retries(call, slot)
-        if call.request.body is None or not retries.after_status(upstream.status):
+        if call.request.body is None or not retries.after_status(status):
             return None
         if call.deadline and monotonic() + retries.delay >= call.deadline:
             return None
@@ -246,29 +295,9 @@ class Exchange:
         if other is not None and retries.delay:
             # Nobody is to be counted on it meanwhile, and it may be gone by then.
             self._chooser.release(other)
-            try:
-                await asyncio.sleep(retries.delay)
-            except BaseException:
-                upstream.abort()
-                raise
+            await asyncio.sleep(retries.delay)
             other = self._other(call)
-        if other is not None:
-            upstream.abort()
         return other
-
-    def _goes_on(self, call: Call, slot: Slot, failure: RouterError) -> bool:
-        """Whether a request goes on after an attempt without an answer."""
-        # Of a body that streams, part is gone once there was a connection.
-        if call.request.body is None and not isinstance(failure, ConnectFailed):
-            return False
-        return self._retries(call, slot).after_failure(failure)
-
-    def _may_wait(self, failure: RouterError) -> bool:
-        """Whether a request that no other worker can take waits for one.
-
-        As it would have done had it come a moment later: no worker has seen it.
-        """
-        return self._chooser.holds and isinstance(failure, ConnectFailed)
 
     def _other(self, call: Call) -> Slot | None:
         """A worker that was not tried yet, or None."""
@@ -286,72 +315,29 @@ class Exchange:
         call.retries.tried += (slot,)
         return call.retries
 
-    def _failed(self, worker: Worker, kind: str) -> None:
-        self._meter.attempted(worker.id, 0)
-        self._meter.upstream_failed(kind)
+    # --- no answer of a worker --------------------------------------------------------
 
-    # --- the answer -------------------------------------------------------------------
+    def _end(self, call: Call, failure: Exception) -> None:
+        """The request has no answer of a worker, or not the whole of it, and why."""
+        match failure:
+            case RouterError():
+                self._answer(call, failure)
+            case ClientGone():
+                # This is also the way to end a tunnel.
+                if call.status != 101:
+                    self._meter.aborts += 1
+                    call.error = "the client left"
+            case ProtocolError() | BodyOverBudget() | BodyTimeout():
+                self._answer(call, answers.of_body(failure))
+            case _:
+                # A fault of ours must cost this request only, and must be seen.
+                _log.error("a request failed inside the router", exc_info=failure)
+                message = "The router failed. Its log says why."
+                self._answer(call, RouterError(message))
 
-    def _answer_lines(self, call: Call, upstream: Upstream, slot: Slot) -> bytes:
-        """What is added to the answer's head."""
-        worker: Worker = slot.owner
-        if upstream.status == 404 and call.wish.model in worker.names:
-            self._model_missing(slot)
-        said = self._worker_lines.of(worker)
-        return said.answer + b"X-Request-Id: " + call.id + b"\r\n"
-
-    def _relayed(self, call: Call, upstream: Upstream) -> None:
-        """An answer was passed on to its end, or broke off."""
-        if upstream.reusable and call.worker is not None:
-            self._connections.give_back(call.worker.base_url, upstream)
-        elif upstream.failure is not None:
-            silent = "silent" in upstream.failure
-            self._meter.upstream_failed("idle_timeout" if silent else "cut")
-            call.error = upstream.failure
-
-    async def pass_on(
-        self, call: Call, upstream: Upstream, lines: bytes, idle_limit: float
-    ) -> None:
-        """Relays an answer and awaits its end; one that broke off is ended as such."""
-        try:
-            if upstream.status == 101:
-                upstream.tunnel(lines)
-            else:
-                upstream.relay(lines, idle_limit=idle_limit)
-            call.status = upstream.status
-            if call.worker is not None:
-                # Probes of the router itself would hide how fast the workers are.
-                self._meter.began(monotonic() - call.began)
-            await upstream.finished()
-        except UpstreamLost:
-            raise WorkerUnreachable("The worker's answer broke off.") from None
-        finally:
-            if not upstream.reusable:
-                upstream.abort()
-        if upstream.failure is not None:
-            upstream.end_with(
-                answers.event(
-                    BadWorkerResponse("The worker's answer broke off in the middle.")
-                )
-            )
-
-    def _left(self, call: Call) -> None:
-        """The client left, as is the way to end a tunnel."""
-        if call.status != 101:
-            self._meter.aborts += 1
-            call.error = "the client left"
-
-    def answer(self, call: Call, error: RouterError) -> None:
+    def _answer(self, call: Call, error: RouterError) -> None:
         """Answers with an error of the router's own."""
         call.error = error.code
-        if call.request.answered:
-            return
-        call.status = error.status
-        call.request.respond(
-            answers.render(
-                error,
-                call.id,
-                keep_alive=call.request.keep_alive,
-                head_only=call.request.head.method == b"HEAD",
-            )
-        )
+        if not call.request.answered:
+            call.status = error.status
+            answers.give(call.request, error)

@@ -20,11 +20,11 @@ class Meter(Protocol):
     hold_timeouts: int
     hold_rejections: int
 
-    def answered(self, model: str | None, status: int, seconds: float) -> None:
-        """A client was answered. `seconds` from the request's head to the end."""
-
-    def began(self, seconds: float) -> None:
-        """An answer's first byte went out, `seconds` after the request's head."""
+    def answered(
+        self, model: str | None, status: int, seconds: float, first_byte: float
+    ) -> None:
+        """A client was answered: the last byte went out `seconds` after the request's
+        head, the first one after `first_byte` seconds."""
 
     def attempted(self, worker_id: str, status: int) -> None:
         """A worker was tried; status 0: there was no answer."""

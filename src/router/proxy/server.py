@@ -21,7 +21,7 @@ from router.http1.request import Request
 from router.http1.upstream import Upstream
 from router.proxy import answers
 from router.proxy.answers import BODY_FAILURES
-from router.proxy.call import Call, forwarded_head
+from router.proxy.call import Call
 from router.proxy.exchange import Exchange
 from router.proxy.keepalive import watch
 from router.proxy.lines import RequestIds
@@ -58,35 +58,33 @@ class AdminDoor:
     def __init__(
         self,
         connections: LocalConnections,
-        exchange: Exchange,
         ids: RequestIds,
         finished: Callable[[Call], None],
     ) -> None:
         """`finished` is told of each call once it is over."""
         self._connections = connections
-        self._exchange = exchange
         self._ids = ids
         self._finished = finished
 
     async def serve(self, request: Request) -> None:
         """One request, from its head to the end of its answer."""
-        call = Call(request, self._ids.of(request.head), monotonic())
+        call = Call(request)
+        request.id = self._ids.of(request.head)
         try:
             upstream = await self._ask(call)
-            await self._exchange.pass_on(
-                call, upstream, b"X-Request-Id: %b\r\n" % call.id, 0.0
-            )
-            if upstream.reusable:
-                self._connections.give_back("admin", upstream)
+            upstream.relay(b"")
+            call.status = upstream.status
+            await upstream.finished()
         except RouterError as error:
-            self._exchange.answer(call, error)
+            self._answer(call, error)
         except (UpstreamLost, UpstreamTimeout, BadAnswer):
-            self._exchange.answer(call, RouterError("The admin API did not answer."))
+            self._answer(call, RouterError("The admin API did not answer."))
         except BODY_FAILURES as failure:
-            self._exchange.answer(call, answers.of_body(failure))
+            self._answer(call, answers.of_body(failure))
         except ClientGone:
             pass
         finally:
+            self._let_go(call)
             self._finished(call)
 
     async def _ask(self, call: Call) -> Upstream:
@@ -97,26 +95,31 @@ class AdminDoor:
             upstream = self._connections.take("admin")
         if upstream is None:
             upstream = await self._connections.connect(_Inside())
-        lines = b"Host: router\r\nX-Router-Peer: %b\r\nX-Request-Id: %b\r\n" % (
-            request.client.peer.encode(),
-            call.id,
-        )
-        head = forwarded_head(request, request.body, lines)
-        method = request.head.method
-        if method not in _ADMIN_METHODS:
-            head = b"TRACE" + head[len(method) :]
-        try:
-            upstream.send(request, head, request.body)
-            if request.body is None:
-                request.stream_to(upstream)
-            await upstream.answered()
-            if upstream.head.header(b"x-request-id") is None:
-                # The application gives each answer its id. This is its parser's.
-                raise BadRequest("The router's own paths do not take such a request.")
-        except BaseException:
-            upstream.abort()
-            raise
+        call.upstream = upstream
+        lines = b"Host: router\r\nX-Router-Peer: %b\r\n" % request.client.peer.encode()
+        known = request.head.method in _ADMIN_METHODS
+        upstream.send(request, lines, request.body, method=None if known else b"TRACE")
+        await upstream.answered()
+        if upstream.head.header(b"x-request-id") is None:
+            # The application gives each answer its id. This is its parser's.
+            raise BadRequest("The router's own paths do not take such a request.")
         return upstream
+
+    def _answer(self, call: Call, error: RouterError) -> None:
+        if not call.request.answered:
+            call.status = error.status
+            answers.give(call.request, error)
+
+    def _let_go(self, call: Call) -> None:
+        upstream = call.upstream
+        if upstream is None:
+            return
+        if upstream.reusable:
+            self._connections.give_back("admin", upstream)
+        else:
+            upstream.abort()
+            if call.status and upstream.failure is not None:
+                upstream.end_with(b"")
 
 
 @dataclass(frozen=True, slots=True)
