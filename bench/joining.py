@@ -47,6 +47,7 @@ def main() -> int:
         engines = Engines(options.workers, 1)
         try:
             engines.start(Path(directory))
+            processes.prefer([os.getpid(), *engines.pids()], True)
             urls = [f"http://{address}" for address in engines.addresses]
             with router() as process:
                 few = join(process, urls[:FEW], 1)
@@ -65,6 +66,7 @@ def router() -> Iterator[subprocess.Popen[bytes]]:
     """A router without workers."""
     argv = [*shlex.split(os.environ["ROUTER_CMD"]), "serve", "--port", str(PORT)]
     process = processes.spawn(argv, ROUTER_CPU, subprocess.DEVNULL)
+    processes.prefer([process.pid], True)
     try:
         until(lambda: get("/liveness") is not None, 20)
         yield process
