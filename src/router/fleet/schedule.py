@@ -31,7 +31,7 @@ CATCH_UP_SECS = 0.05
 JITTER = 0.1
 #: The checks of settled servers are due at so many moments of an interval: some that
 #: are made together cost a third of as many that each wake an idle process up.
-MOMENTS = 40
+MOMENTS = 20
 
 Key = TypeVar("Key", bound=Hashable)
 
