@@ -6,7 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := .stamps
 MODE := $(if $(filter-out 0,$(ROUTER_CHECKED)),checked,release)
-SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.h')
+# A .py with a .pxd beside it is compiled, too.
+PYTHON_TOO := $(wildcard $(patsubst %.pxd,%.py,$(shell find src -name '*.pxd')))
+SOURCES := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.h') $(PYTHON_TOO)
 # router.http1.upstream for src/router/http1/upstream.pyx
 COMPILED := $(subst /,.,$(patsubst src/%.pyx,%,$(filter %.pyx,$(SOURCES))))
 

@@ -16,13 +16,19 @@ CHECKED = os.environ.get("ROUTER_CHECKED", "") not in ("", "0")
 # -ffp-contract=off keeps a decision the same on every machine.
 FLAGS = ["-O2", "-g0", "-fno-wrapv", "-ffp-contract=off"]
 
+#: A .py with a .pxd beside it is compiled, too: its source stays plain Python.
+sources = [
+    *Path("src").rglob("*.pyx"),
+    *(path for path in Path("src").rglob("*.py") if path.with_suffix(".pxd").exists()),
+]
+
 extensions = [
     Extension(
         ".".join(path.relative_to("src").with_suffix("").parts),
         [str(path)],
         extra_compile_args=FLAGS,
     )
-    for path in sorted(Path("src").rglob("*.pyx"))
+    for path in sorted(sources)
 ]
 
 JOBS = os.cpu_count() or 1

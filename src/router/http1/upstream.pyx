@@ -22,7 +22,7 @@ from cpython.bytes cimport PyBytes_GET_SIZE
 from router.http1.answer cimport Answer
 from router.http1.connection cimport Connection, Ticker, now
 from router.http1.request cimport Request
-from router.http1.runner cimport wait_for
+from router.http1.runner cimport Wait, wait_for
 
 from router.http1.errors import BadAnswer, ProtocolError, UpstreamLost, UpstreamTimeout
 
@@ -56,9 +56,10 @@ cdef enum:
 cdef class Upstream(Connection):
     """One connection to a worker.
 
-    `failure` says what ended the answer too early (None if nothing did), `silent` that
-    no byte of it came, `reused` that an earlier request went over this connection,
-    `reusable` that another one may.
+    `status` is the answer's code (0 as long as there is none), `failure` says what
+    ended it too early (None if nothing did), `silent` that no byte of it came,
+    `reused` that an earlier request went over this connection, `reusable` that another
+    one may.
     """
 
     def __init__(self, Ticker ticker not None):
@@ -72,17 +73,12 @@ cdef class Upstream(Connection):
         """The answer's head, or None as long as it is not whole."""
         return self.answer.head
 
-    @property
-    def status(self):
-        """The answer's status code; 0 as long as there is none."""
-        return 0 if self.answer.head is None else self.answer.head.status
-
     # --- what the coroutine of a request calls -----------------------------------
 
-    def send(
+    cpdef object send(
         self,
-        Request request not None,
-        bytes lines not None,
+        Request request,
+        bytes lines,
         bytes body=None,
         double deadline=0.0,
         unsigned long long drop=0,
@@ -117,14 +113,14 @@ cdef class Upstream(Connection):
         else:
             self.transport.writelines((head, body))
 
-    def answered(self):
+    cpdef Wait answered(self):
         """Awaitable: ends when the answer's head is there.
 
         Raises UpstreamLost, UpstreamTimeout, or BadAnswer for what is not HTTP.
         """
         return wait_for(self, ANSWER)
 
-    def relay(self, bytes lines not None, double idle_limit=0.0):
+    cpdef object relay(self, bytes lines, double idle_limit=0.0):
         """Passes the answer on to the client, with `lines` added to its head.
 
         From here on the bytes go on by themselves; await `finished`. No gap between
@@ -147,7 +143,7 @@ cdef class Upstream(Connection):
         )
         self._relay_rest(lines, old_client)
 
-    def finished(self):
+    cpdef Wait finished(self):
         """Awaitable: ends with the answer, or when `failure` says why it broke off."""
         return wait_for(self, END)
 
@@ -178,12 +174,13 @@ cdef class Upstream(Connection):
             self.unfollow(self.source)
         Connection.abort(self)
 
-    def park(self):
+    cpdef object park(self):
         """Makes the connection ready for another request."""
         self.request = None
         self.runner = None
         self.client = None
         self.answer.clear()
+        self.status = 0
         self.silent = True
         self.reusable = False
         self.state = IDLE
@@ -219,6 +216,7 @@ cdef class Upstream(Connection):
                 self._complete(self.answer.at == PyBytes_GET_SIZE(data))
         elif self.state == WAITING:
             self.state = ANSWERED
+            self.status = self.answer.head.status
             self.deadline = 0
             self.runner.resume()
         elif self.state == TUNNEL:

@@ -57,8 +57,6 @@ class Fleet(Protocol):
 class WorkerSeries:
     """One worker's counters."""
 
-    __slots__ = ("answers", "labels")
-
     def __init__(self, url: str) -> None:
         self.labels = labels(worker=url)
         self.answers = [0] * len(_CLASSES)
@@ -66,27 +64,6 @@ class WorkerSeries:
 
 class Metrics:
     """The router's counters. Attributes are read and incremented in place."""
-
-    __slots__ = (
-        "_gather",
-        "_gauges",
-        "_load_of",
-        "_models",
-        "_process",
-        "_registry",
-        "_version",
-        "_workers",
-        "aborts",
-        "duration",
-        "first_byte",
-        "held",
-        "hold_rejections",
-        "hold_timeouts",
-        "process_restarts",
-        "resends",
-        "retries",
-        "upstream_errors",
-    )
 
     def __init__(
         self, registry: Fleet, load_of: Callable[[Worker], int], version: str

@@ -19,18 +19,6 @@ _NOTHING_YET = Wish()
 class Call:
     """What is known of one request while it lives; then it is accounted for."""
 
-    __slots__ = (
-        "attempts",
-        "deadline",
-        "error",
-        "request",
-        "retries",
-        "status",
-        "upstream",
-        "wish",
-        "worker",
-    )
-
     def __init__(self, request: Request) -> None:
         self.request = request
         #: Until when an answer must have begun, all attempts together, in monotonic

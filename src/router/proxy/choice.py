@@ -35,6 +35,7 @@ class Chooser:
         self, index: Index, policy: Policy, hold: HoldQueue, meter: Meter
     ) -> None:
         self._index = index
+        self._slots = index.slots
         self._policy = policy
         self._hold = hold
         self._meter = meter
@@ -77,12 +78,12 @@ class Chooser:
                 return None
             provider = number
         if wish.rank is not None:
-            tried += _other_ranks(self._index.slots, pool, wish.rank)
+            tried += _other_ranks(self._slots, pool, wish.rank)
         return self._policy(pool, wish.session, tried, provider)
 
     def release(self, slot: Slot) -> None:
         """Lets go of a slot; the first request that waits for it has it."""
-        self._index.slots.release(slot)
+        self._slots.release(slot)
         if len(self._hold):
             self._hand_on(slot.owner)
 

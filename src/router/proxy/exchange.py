@@ -93,6 +93,7 @@ class Exchange:
         self._ids = ids
         self._worker_lines = worker_lines
         self._retry_rules = retry_rules
+        self._retry_statuses = retry_rules.statuses
         self._session_headers = session_headers
         self._request_timeout = request_timeout
         self._idle_limit = idle_limit
@@ -122,7 +123,7 @@ class Exchange:
                         await upstream.answered()
                     except UpstreamLost as lost:
                         upstream = await self._resend(call, slot, upstream, lost)
-                    if upstream.status in self._retry_rules.statuses:
+                    if upstream.status in self._retry_statuses:
                         other = await self._instead_of(call, slot, upstream.status)
                     if other is None:
                         upstream.relay(self._said(call, slot), self._idle_limit)

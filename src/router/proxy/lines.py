@@ -7,8 +7,6 @@ request is: its id. Knows nothing of how heads are parsed or written.
 from __future__ import annotations
 
 import os
-from itertools import count
-from typing import NamedTuple
 
 from router.fleet.worker import Worker
 from router.http1.head import AUTHORIZATION_FIELD, RequestHead
@@ -23,7 +21,7 @@ class RequestIds:
     def __init__(self, headers: tuple[bytes, ...]) -> None:
         self._headers = (*headers, b"x-request-id")
         self._prefix = os.urandom(8).hex().encode()
-        self._count = count(1)
+        self._count = 0
 
     def of(self, head: RequestHead) -> bytes:
         """The request's id."""
@@ -31,22 +29,24 @@ class RequestIds:
 
     def new(self) -> bytes:
         """An id that no other request of any router has."""
-        return b"%b%016x" % (self._prefix, next(self._count))
+        self._count += 1
+        return b"%b%016x" % (self._prefix, self._count)
 
 
 #: Workers whose lines are kept ready. Past it they are made anew, in microseconds.
 _MOST_KEPT = 32_768
 
 
-class Said(NamedTuple):
+class Said:
     """What the heads say of one worker."""
 
-    #: Lines of a request: Host, the worker's key, its data-parallel rank.
-    request: bytes
-    #: Line of an answer: which worker it was, an opaque id.
-    answer: bytes
-    #: Fields of the client that give way to these lines.
-    drop: int
+    def __init__(self, request: bytes, answer: bytes, drop: int) -> None:
+        #: Lines of a request: Host, the worker's key, its data-parallel rank.
+        self.request = request
+        #: Line of an answer: which worker it was, an opaque id.
+        self.answer = answer
+        #: Fields of the client that give way to these lines.
+        self.drop = drop
 
 
 class WorkerLines:

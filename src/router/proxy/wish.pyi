@@ -6,6 +6,9 @@ from router.http1.head import RequestHead
 from router.http1.request import Request
 from router.proxy.places import Where
 
+#: C functions that the other compiled files use.
+__pyx_capi__: dict[str, object]
+
 SMALL_BODY: int
 
 @final

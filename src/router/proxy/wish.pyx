@@ -59,27 +59,19 @@ cdef class Wish:
     that could have named a model.
     """
 
-    cdef public str model
-    cdef public tuple model_at
-    cdef public object model_in
-    cdef public bytes session
-    cdef public str provider
-    cdef public str rank
-    cdef public bint has_body
-
     def __cinit__(self):
         self.model_in = IN_JSON
         self.has_body = True
 
 
-def wants_body(RequestHead head not None):
+cpdef bint wants_body(RequestHead head) except -1:
     """Whether the body must be seen to route it, or is small enough to be held."""
     if media_of(head.value(Kind.CONTENT_TYPE)) != ANYTHING:
         return True
     return 0 <= head.content_length <= SMALL_BODY
 
 
-def read_wish(Request request not None, tuple session_headers not None):
+cpdef Wish read_wish(Request request, tuple session_headers):
     """What the request asks for; a body that is not held is not looked at.
 
     `session_headers`, in lower case: the first that is present and not empty wins over
