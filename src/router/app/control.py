@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 
 from aiohttp import web
 
@@ -15,7 +16,8 @@ from router._core import Index
 from router.admin import build_admin, build_metrics
 from router.fleet import fetch, journal
 from router.fleet.change import Change
-from router.fleet.discovery import static
+from router.fleet.discovery import listed, static
+from router.fleet.discovery.watch import WatchedList
 from router.fleet.health import Health
 from router.fleet.models import ModelReader
 from router.fleet.registry import Registry
@@ -123,8 +125,23 @@ async def start_control(
         dp_start_rank=settings.dp_start_rank,
     ):
         registry.register(registration)
+    if settings.workers_file is not None:
+        await _follow_file(settings, settings.workers_file, registry, stack)
     registry.flush()
     return ControlPlane(registry, metrics, health, models, runner.server)
+
+
+async def _follow_file(
+    settings: Settings, path: str, registry: Registry, stack: AsyncExitStack
+) -> None:
+    """Has the workers that a file lists, as long as it lists them. Raises OSError."""
+    watched = WatchedList(
+        path,
+        partial(listed.parse, dp_size=settings.intra_node_data_parallel_size),
+        listed.ListedWorkers(registry).follow,
+    )
+    stack.push_async_callback(watched.stop)
+    await watched.start()
 
 
 async def serve_metrics(

@@ -77,6 +77,11 @@ class Settings:
     worker_urls: tuple[str, ...] = _setting(
         (), Words(WorkerURL()), "workers at start; late ones join by themselves"
     )
+    workers_file: str | None = _setting(
+        None,
+        Text(".+", "a path", "FILE"),
+        "a YAML or JSON list of workers, read again when it changes",
+    )
     api_key: str | None = _setting(
         None, Secret(), "sent to workers: requests, probes, model lists"
     )
