@@ -78,6 +78,15 @@ class Unauthorized(RouterError):
     code = "invalid_api_key"
 
 
+class ModelNotAllowed(RouterError):
+    """The client's key is not for this model."""
+
+    status = 403
+    type = "permission_error"
+    code = "model_not_allowed"
+    param = "model"
+
+
 class AdminForbidden(RouterError):
     """Admin writes are taken from loopback peers only while no admin key is set."""
 

@@ -92,6 +92,8 @@ class DataProcess:
         Collector().start()
         async with AsyncExitStack() as stack:
             self._data = self._start(stack)
+            if self._data.keys is not None:
+                await self._data.keys.start()
             await self._channel.open(sock)
             self._channel.send(Hello())
             async with asyncio.TaskGroup() as tasks:

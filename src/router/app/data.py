@@ -14,9 +14,11 @@ from router._core import Index, Slot
 from router.admin import is_admin_path
 from router.errors import Draining
 from router.fleet.change import Change
+from router.fleet.discovery.watch import WatchedList
 from router.http1.connection import Ticker
 from router.observe import logs
 from router.observe.metrics import Fleet, Metrics
+from router.proxy import keys
 from router.proxy.accounts import Accounts
 from router.proxy.choice import Chooser
 from router.proxy.exchange import Exchange
@@ -62,6 +64,8 @@ class DataPlane:
     hold: HoldQueue
     #: Requests that are being served.
     in_flight: Callable[[], int]
+    #: Follows the file of clients' keys; to be started before it listens.
+    keys: WatchedList[dict[bytes, keys.Client]] | None
 
     async def drain(self, within: float) -> None:
         """Lets running requests finish, within so many seconds."""
@@ -100,8 +104,9 @@ def start_data(
     hold = HoldQueue(size=settings.hold_queue_size, timeout=settings.hold_timeout_secs)
     ids = RequestIds(_lower(settings.request_id_headers))
     accounts = Accounts(metrics, logs.AccessLog() if settings.access_log else None)
+    known = None if settings.client_api_keys_file is None else keys.ClientKeys()
     exchange = _exchange(
-        settings, index, connections, hold, metrics, ids, reports, accounts
+        settings, index, connections, hold, metrics, ids, reports, accounts, known
     )
     fleet.subscribe(_Followers(connections, hold))
     door = LocalConnections(ticker, admin)
@@ -136,7 +141,18 @@ def start_data(
     )
     for (name, help), read in zip(GAUGES, reads, strict=True):
         metrics.gauge(name, help, read)
-    return DataPlane(server, hold, in_flight)
+    return DataPlane(server, hold, in_flight, _follow(settings, known, stack))
+
+
+def _follow(
+    settings: Settings, known: keys.ClientKeys | None, stack: AsyncExitStack
+) -> WatchedList[dict[bytes, keys.Client]] | None:
+    """What gives the keys that the file lists, if there is one."""
+    if settings.client_api_keys_file is None or known is None:
+        return None
+    watched = WatchedList(settings.client_api_keys_file, keys.parse, known.replace)
+    stack.push_async_callback(watched.stop)
+    return watched
 
 
 def _exchange(
@@ -148,6 +164,7 @@ def _exchange(
     ids: RequestIds,
     reports: Reports,
     accounts: Accounts,
+    known: keys.ClientKeys | None,
 ) -> Exchange:
     choose = policy.make(
         settings.policy,
@@ -160,7 +177,7 @@ def _exchange(
         connections,
         metrics,
         ids,
-        WorkerLines(settings.api_key),
+        WorkerLines(settings.api_key, client_keys=known is not None),
         RetryRules(
             limit=0 if settings.disable_retries else settings.retry_max_retries,
             statuses=frozenset(settings.retry_statuses),
@@ -175,6 +192,7 @@ def _exchange(
         refused=reports.refused,
         model_missing=reports.model_missing,
         finished=accounts.served,
+        keys=known,
     )
 
 

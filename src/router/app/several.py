@@ -22,6 +22,7 @@ from router.app.control import (
     tell_listening,
 )
 from router.app.data import GAUGES
+from router.fleet.discovery.watch import WatchedList
 from router.processes import listeners
 from router.processes.door import Door
 from router.processes.memory import Memory
@@ -38,6 +39,7 @@ from router.processes.messages import (
 )
 from router.processes.publisher import Publisher
 from router.processes.supervisor import Child, Supervisor
+from router.proxy import keys
 from router.proxy.server import BACKLOG
 from router.settings import Settings
 
@@ -64,6 +66,10 @@ class SeveralProcesses:
         """Builds and starts everything. Raises OSError where it cannot serve."""
         settings = self._settings
         stack = self._stack
+        if settings.client_api_keys_file is not None:
+            # The data processes read it for themselves: here a mistake ends the start.
+            path = settings.client_api_keys_file
+            await WatchedList(path, keys.parse, lambda _: None).read()
         sockets = listeners.bind(
             settings.host, settings.port, settings.processes, BACKLOG
         )

@@ -45,6 +45,8 @@ class Router:
             admin,
             self._stack,
         )
+        if data.keys is not None:
+            await data.keys.start()
         self.port = await data.server.start(settings.host, settings.port)
         self._data = data
         await serve_metrics(settings, control.metrics, self._stack)

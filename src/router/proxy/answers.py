@@ -16,6 +16,7 @@ from router.errors import (
     RequestTimeout,
     RouterError,
     TargetTooLong,
+    Unauthorized,
 )
 from router.http1.errors import BodyOverBudget, BodyTimeout, ProtocolError
 from router.http1.request import Request
@@ -67,6 +68,8 @@ def render(
     ]
     if error.retry_after is not None:
         lines.append(b"Retry-After: %d" % error.retry_after)
+    if isinstance(error, Unauthorized):
+        lines.append(b"WWW-Authenticate: Bearer")
     if not keep_alive:
         lines.append(b"Connection: close")
     return b"\r\n".join((*lines, b"", b"" if head_only else body))

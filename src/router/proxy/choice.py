@@ -45,6 +45,16 @@ class Chooser:
         """Whether requests may wait for a worker at all."""
         return self._hold.timeout > 0
 
+    def model_of(self, wish: Wish) -> str | None:
+        """The model that is asked for: the fleet's only one, where a body names none.
+
+        None: that cannot be told.
+        """
+        if wish.model is None and wish.has_body:
+            snapshot: Snapshot = self._index.current
+            return snapshot.default_model
+        return wish.model
+
     async def wait(self, wish: Wish) -> Slot:
         """A slot for a request that found none, if it may wait for one.
 

@@ -24,6 +24,7 @@ cdef class Exchange:
     cdef object _refused
     cdef object _model_missing
     cdef object _finished
+    cdef object _keys
     cdef object _bad_answers
     cdef Upstream _send(self, Call call, object slot)
     cdef int _write(self, Call call, object worker, Upstream upstream) except -1

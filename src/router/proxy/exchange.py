@@ -38,6 +38,7 @@ from router.http1.upstream import Upstream
 from router.proxy import answers
 from router.proxy.call import Call
 from router.proxy.choice import Chooser
+from router.proxy.keys import ClientKeys
 from router.proxy.lines import RequestIds, WorkerLines
 from router.proxy.meter import Meter
 from router.proxy.places import renamed
@@ -66,7 +67,8 @@ class Exchange:
     `request_timeout`: seconds until an answer's head, all attempts together (0: none).
     `idle_limit`: seconds between two pieces of an answer (0: none). `refused` and
     `model_missing` are told of slots that refused a connection, or did not know a model
-    they are listed for. `finished` is told of each call once it is over.
+    they are listed for. `finished` is told of each call once it is over. `keys`: of
+    clients; None: everybody may ask.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Exchange:
         refused: Callable[[Slot, str], None],
         model_missing: Callable[[Slot], None],
         finished: Callable[[Call], None],
+        keys: ClientKeys | None = None,
     ) -> None:
         #: Requests being served.
         self.in_flight = 0
@@ -100,6 +103,7 @@ class Exchange:
         self._refused = refused
         self._model_missing = model_missing
         self._finished = finished
+        self._keys = keys
         self._bad_answers = Seldom(_log, "a worker's answer is not HTTP")
 
     async def serve(self, request: Request) -> None:
@@ -108,12 +112,15 @@ class Exchange:
         self.in_flight += 1
         try:
             request.id = self._ids.of(request.head)
+            client = None if self._keys is None else self._keys.admit(request.head)
             if self._request_timeout:
                 call.deadline = request.began + self._request_timeout
             if not request.complete and wants_body(request.head):
                 # The model may stand at its end.
                 await request.read()
             wish = call.wish = read_wish(request, self._session_headers)
+            if client is not None:
+                client.check(self._chooser.model_of(wish))
             slot = self._chooser.now(wish, ()) or await self._chooser.wait(wish)
             while True:
                 other, why = None, "status"

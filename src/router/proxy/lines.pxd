@@ -19,6 +19,7 @@ cdef class Said:
 
 cdef class WorkerLines:
     cdef str _api_key
+    cdef bint _client_keys
     cdef dict _kept
     cpdef Said of(self, object worker)
     cdef Said _make(self, object worker)

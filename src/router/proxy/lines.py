@@ -52,11 +52,13 @@ class Said:
 class WorkerLines:
     """What is said to each worker, and of it, in every head.
 
-    `api_key` goes to workers without a key of their own.
+    `api_key` goes to workers without a key of their own. `client_keys`: a client's key
+    was for the router, and goes to no worker.
     """
 
-    def __init__(self, api_key: str | None) -> None:
+    def __init__(self, api_key: str | None, *, client_keys: bool = False) -> None:
         self._api_key = api_key
+        self._client_keys = client_keys
         # By id: what is said of a worker is the same for its whole life.
         self._kept: dict[str, Said] = {}
 
@@ -76,7 +78,7 @@ class WorkerLines:
         said = Said(
             lines,
             b"X-Router-Worker: %b\r\n" % worker.id.encode(),
-            AUTHORIZATION_FIELD if key else 0,
+            AUTHORIZATION_FIELD if key or self._client_keys else 0,
         )
         self._kept[worker.id] = said
         return said

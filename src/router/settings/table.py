@@ -197,6 +197,11 @@ class Settings:
         1_073_741_824, _BYTES, "bytes of bodies held at once, all together"
     )
 
+    client_api_keys_file: str | None = _setting(
+        None,
+        Text(".+", "a path", "FILE"),
+        "a YAML or JSON list of clients' keys, read again when it changes",
+    )
     admin_api_key: str | None = _setting(
         None, Secret(), "asked for on admin routes; none: writes from loopback only"
     )
@@ -224,7 +229,7 @@ _GROUPS = {
     "health_check_interval_secs": "Health checks",
     "hold_timeout_secs": "Holding and retries",
     "connect_timeout_secs": "Limits",
-    "admin_api_key": "Operation",
+    "client_api_keys_file": "Operation",
 }
 
 

@@ -70,12 +70,16 @@ class WatchedList(Generic[Item]):
         self._seen: _Stamp | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Reads it for the first time. Raises OSError, also for a file that is bad."""
+    async def read(self) -> None:
+        """Reads it. Raises OSError, also for a file that is bad."""
         try:
             await self._read()
         except BadRequest as error:
             raise OSError(f"{self._path}: {error.message}") from None
+
+    async def start(self) -> None:
+        """Reads it, and again whenever it changes. Raises what `read` raises."""
+        await self.read()
         self._task = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:
