@@ -27,6 +27,9 @@ cdef class Connection(Source):
     cdef Ticker ticker
     cdef readonly object transport
     cdef double deadline
+    # The socket, if bytes may go there as they are; else -1.
+    cdef int fd
+    cdef int waiting
     cdef readonly bint closed
     cdef bint writing_paused
     cdef bint reading_paused
@@ -35,6 +38,8 @@ cdef class Connection(Source):
     cdef int expired(self) except -1
     cdef int unheard(self) except -1
     cdef bint peer_left(self) except -1
+    cdef int write(self, bytes data) except -1
+    cdef int hand_over(self, tuple pieces) except -1
     cdef int forward(self, bytes data) except -1
     cdef Py_ssize_t unsent(self) except -1
     cdef int reset(self) except -1

@@ -11,12 +11,17 @@ import asyncio
 import socket
 import struct
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from posix.ioctl cimport ioctl
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 
 cdef extern from "sys/ioctl.h":
     unsigned long TIOCOUTQ
+
+cdef extern from "sys/socket.h":
+    int MSG_DONTWAIT
+    ssize_t send(int fd, const void* data, size_t size, int flags) noexcept
 
 cdef extern from *:
     """
@@ -26,15 +31,29 @@ cdef extern from *:
     #else
     #define PEER_LEFT (POLLHUP | POLLERR)
     #endif
+    #include <sys/socket.h>
+    #ifdef MSG_NOSIGNAL
+    #define NO_SIGNAL MSG_NOSIGNAL
+    #else
+    #define NO_SIGNAL 0
+    #endif
     """
     # The peer sends no more, though there may be bytes to read before its end.
     const short PEER_LEFT
+    # A peer that is gone is an error, no signal; where there is no such flag, Python
+    # ignores the signal.
+    const int NO_SIGNAL
     struct pollfd:
         int fd
         short events
         short revents
     int poll(pollfd* watched, unsigned long count, int timeout) noexcept
 
+
+cdef enum:  # bytes that the transport was given to send
+    NOTHING
+    THIS_TURN
+    FLUSHED  # or the transport counts them
 
 # SO_LINGER with no time: closing sends a reset.
 cdef bytes NO_LINGER = struct.pack("ii", 1, 0)
@@ -118,6 +137,11 @@ cdef class Connection(Source):
 
     def connection_made(self, transport):
         self.transport = transport
+        self.fd = -1
+        if transport.get_extra_info("sslcontext") is None:
+            socket_ = transport.get_extra_info("socket")
+            if socket_ is not None:
+                self.fd = socket_.fileno()
         self.ticker.connections.add(self)
 
     def pause_writing(self):
@@ -183,8 +207,43 @@ cdef class Connection(Source):
     cdef int forward(self, bytes data) except -1:
         """Sends bytes that came from the other end."""
         if not self.closed:
-            self.transport.write(data)
+            self.write(data)
         return 0
+
+    cdef int write(self, bytes data) except -1:
+        """Sends bytes, straight to the socket as long as none wait before them.
+
+        What the system does not take at once, and every error, is the transport's,
+        which is told to close before the socket's number can be another's.
+        """
+        cdef ssize_t sent = -1
+        if self.waiting == FLUSHED and self.transport.get_write_buffer_size() == 0:
+            self.waiting = NOTHING
+        if self.fd >= 0 and self.waiting == NOTHING and not self.transport.is_closing():
+            sent = send(
+                self.fd,
+                PyBytes_AS_STRING(data),
+                PyBytes_GET_SIZE(data),
+                MSG_DONTWAIT | NO_SIGNAL,
+            )
+            if sent == PyBytes_GET_SIZE(data):
+                return 0
+        return self.hand_over((data if sent <= 0 else data[sent:],))
+
+    cdef int hand_over(self, tuple pieces) except -1:
+        """Leaves it to the transport to send bytes, now or when it can.
+
+        uvloop does so at the end of the loop's turn, and does not count them until
+        then: before the next turn nothing may be sent past it.
+        """
+        if self.fd >= 0 and self.waiting != THIS_TURN:
+            self.waiting = THIS_TURN
+            asyncio.get_running_loop().call_soon(self._turn_is_over)
+        self.transport.writelines(pieces)
+        return 0
+
+    def _turn_is_over(self):
+        self.waiting = FLUSHED
 
     cdef int pause_reading(self) except -1:
         if not self.reading_paused and not self.closed:

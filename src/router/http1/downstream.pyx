@@ -322,7 +322,7 @@ cdef class Downstream(Connection):
         if self.request is not None:
             self.request.sent += PyBytes_GET_SIZE(data)
         if not self.closed:
-            self.transport.write(data)
+            self.write(data)
         return 0
 
     def _served(self, error):

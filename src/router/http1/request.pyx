@@ -88,7 +88,7 @@ cdef class Request(Source):
         """Tells a client that waits for it to send the body (RFC 9110, 10.1.1)."""
         if not self.complete and self.received == 0 and self.head.expects_continue:
             if not self.answered and not self.client.closed:
-                self.client.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                self.client.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return 0
 
     # --- what the client's end calls ------------------------------------------------

@@ -106,12 +106,12 @@ cdef class Upstream(Connection):
         self.deadline = deadline
         head = request.passed_on(lines, body, together, drop, target, method)
         if body is None:
-            self.transport.write(head)
+            self.write(head)
             request.stream_to(self)
         elif together:
-            self.transport.write(head)
+            self.write(head)
         else:
-            self.transport.writelines((head, body))
+            self.hand_over((head, body))
 
     cpdef Wait answered(self):
         """Awaitable: ends when the answer's head is there.

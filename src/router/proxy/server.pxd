@@ -2,13 +2,12 @@
 
 from router.http1.connection cimport Budget, Ticker
 from router.http1.request cimport Request
-from router.proxy.exchange cimport Exchange
 from router.proxy.lines cimport RequestIds
 
 
 cdef class Server:
     cdef Ticker _ticker
-    cdef Exchange _exchange
+    cdef object _exchange
     cdef object _admin
     cdef object _is_admin
     cdef RequestIds _ids
