@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 
+import aiohttp
 import uvloop
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
@@ -29,11 +30,10 @@ from aiohttp.test_utils import make_mocked_request
 from router._core import Index, Slots
 from router.admin import build_admin
 from router.app.collector import Collector
-from router.fleet import fetch, journal
-from router.fleet.fetch import Answer
+from router.fleet import journal
+from router.fleet.client import Answer, Client
 from router.fleet.health import Health
 from router.fleet.models import ModelReader
-from router.fleet.probe import Prober
 from router.fleet.registry import Registry
 from router.fleet.target import Target
 from router.fleet.worker import Endpoint, ModelCard, Patch, Registration, Worker
@@ -104,10 +104,10 @@ class Fleet:
         return workers[0]
 
 
-class Up(Prober):
+class Up(Client):
     """Every server is up."""
 
-    async def probe(self, endpoint: Endpoint, api_key: str | None) -> Answer:
+    async def get(self, endpoint: Endpoint, path: str, **how: object) -> Answer:
         return Answer(200)
 
 
@@ -130,10 +130,10 @@ async def empty() -> AsyncIterator[Fleet]:
         return index.slots.load_of(worker.slot)
 
     metrics = Metrics(registry, load_of, "0")
-    async with fetch.open_session() as session:
-        models = Lists(registry, session)
-        health = Health(registry, models, interval=1e6)
-        health._prober = Up("/health", 1.0)
+    async with aiohttp.ClientSession() as session:
+        client = Up()
+        models = Lists(registry, client)
+        health = Health(registry, models, client, interval=1e6)
         hold = HoldQueue(size=1024, timeout=0)
         registry.subscribe(lambda _: hold.wake())
         admin = build_admin(

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from router._core import Index, Slots
-from router.fleet import fetch
+from router.fleet.client import Client
 from router.fleet.health import Health
 from router.fleet.models import ModelReader
 from router.fleet.registry import Registry
@@ -70,10 +70,10 @@ async def probing(
     for worker in before:
         registry.register(Registration(worker.url))
     registry.flush()
-    session = fetch.open_session()
+    client = Client()
     models = ModelReader(
         registry,
-        session,
+        client,
         refresh_checks=refresh_checks,
         timeout=timeout,
         api_key=api_key,
@@ -81,6 +81,7 @@ async def probing(
     health = Health(
         registry,
         models,
+        client,
         interval=interval,
         timeout=timeout,
         endpoint=endpoint,
@@ -94,7 +95,7 @@ async def probing(
     finally:
         await health.stop()
         await models.stop()
-        await session.close()
+        client.close()
 
 
 async def until(condition: Callable[[], bool]) -> None:

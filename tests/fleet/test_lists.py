@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from router.fleet.fetch import MOST_BYTES, Answer, Failure
+from router.fleet.client import MOST_BYTES, Answer, Failure
 from router.fleet.models import UnreadableList, parse
 from router.fleet.reads import MOST_READS
 from router.fleet.record import EMPTY_LIST

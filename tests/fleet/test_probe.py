@@ -11,15 +11,17 @@ from contextlib import asynccontextmanager
 import pytest
 
 from router.fleet import address
-from router.fleet.fetch import Answer, Failure
+from router.fleet.client import Answer, Client, Failure
 from router.fleet.names import Names
-from router.fleet.probe import Prober
 from tests.support.mini_worker import MiniWorker
 from tests.support.ports import free_port
 
 
 async def probe(url: str, *, timeout: float = 20.0, key: str | None = None) -> Answer:
-    return await Prober("/health", timeout).probe(address.parse(url).endpoint, key)
+    endpoint = address.parse(url).endpoint
+    return await Client().get(
+        endpoint, "/health", timeout=timeout, api_key=key, whole=False
+    )
 
 
 @asynccontextmanager
@@ -36,6 +38,7 @@ async def answering(*pieces: bytes) -> AsyncIterator[str]:
     [
         [b"HTTP/1.1 200 OK\r\n\r\n"],
         [b"HTTP/1.0 204 No Content\r\nA: b\r\n\r\n"],
+        [b"HTTP/1.1 103 X\r\n\r\nHTTP/1.1 200 OK\r\n", b"\r\n"],
         [b"HTTP/1.1 200\r\n", b"Content-Length: 2\r\n", b"\r\nok"],
         [bytes([byte]) for byte in b"HTTP/1.1 299 X\r\n\r\n"],
     ],
@@ -49,6 +52,7 @@ async def test_a_success_is_good_however_it_arrives(pieces: list[bytes]) -> None
     ("pieces", "reason"),
     [
         ([], "lost before the answer"),
+        ([b"HTTP/1.1 100 Continue\r\n\r\n"], "lost before the answer"),
         ([b"HTTP/1.1 200 OK\r\n"], "lost before the answer"),
         ([b"HTTP/2 200\r\n\r\n"], "not HTTP/1.1"),
         ([b"SSH-2.0-OpenSSH\r\n\r\n"], "not HTTP/1.1"),
@@ -64,7 +68,7 @@ async def test_anything_but_an_answer_is_bad(pieces: list[bytes], reason: str) -
     assert reason in (answer.reason or "")
 
 
-@pytest.mark.parametrize("status", [100, 301, 401, 404, 500, 503])
+@pytest.mark.parametrize("status", [301, 401, 404, 500, 503])
 async def test_another_status_is_an_answer_but_not_good(status: int) -> None:
     async with answering(b"HTTP/1.1 %d X\r\n\r\n" % status) as url:
         assert await probe(url) == Answer(status)

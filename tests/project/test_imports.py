@@ -18,7 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "_core": set(),
     "http1": set(),
     "settings": {"errors", "fleet.address"},
-    "fleet": {"errors", "_core"},
+    "fleet": {"errors", "_core", "http1"},
     "policy": {"errors", "_core"},
     "proxy": {
         "errors",

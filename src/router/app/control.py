@@ -9,13 +9,15 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 
+import aiohttp
 from aiohttp import web
 
 from router import __version__
 from router._core import Index
 from router.admin import build_admin, build_metrics
-from router.fleet import fetch, journal
+from router.fleet import journal
 from router.fleet.change import Change
+from router.fleet.client import Client
 from router.fleet.discovery import listed, static
 from router.fleet.discovery.watch import WatchedList
 from router.fleet.health import Health
@@ -72,10 +74,11 @@ async def start_control(
         return index.slots.load_of(worker.slot)
 
     metrics = Metrics(registry, load_of, __version__)
-    session = await stack.enter_async_context(fetch.open_session())
+    client = Client()
+    stack.callback(client.close)
     models = ModelReader(
         registry,
-        session,
+        client,
         refresh_checks=settings.model_refresh_checks,
         api_key=settings.api_key,
     )
@@ -83,6 +86,7 @@ async def start_control(
     health = Health(
         registry,
         models,
+        client,
         interval=settings.health_check_interval_secs,
         timeout=settings.health_check_timeout_secs,
         endpoint=settings.health_check_endpoint,
@@ -93,6 +97,10 @@ async def start_control(
     )
     stack.push_async_callback(health.stop)
 
+    # Of admins' seldom requests to workers.
+    session = await stack.enter_async_context(
+        aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+    )
     admin = build_admin(
         registry,
         metrics,

@@ -14,9 +14,8 @@ from random import Random
 from router._core import Slot
 from router.errors import WorkerNotFound
 from router.fleet.change import Change
-from router.fleet.fetch import Failure
+from router.fleet.client import Client, Failure
 from router.fleet.models import ModelReader
-from router.fleet.probe import Prober
 from router.fleet.registry import Registry
 from router.fleet.schedule import Schedule
 from router.fleet.target import Target
@@ -42,6 +41,7 @@ class Health:
         self,
         registry: Registry,
         models: ModelReader,
+        client: Client,
         *,
         interval: float = 10.0,
         timeout: float = 5.0,
@@ -62,8 +62,9 @@ class Health:
         """
         self._registry = registry
         self._models = models
-        self._prober = Prober(endpoint, timeout)
+        self._client = client
         self._endpoint = endpoint
+        self._timeout = timeout
         self._api_key = api_key
         self._schedule: Schedule[Target] = Schedule(
             interval=interval,
@@ -175,8 +176,13 @@ class Health:
         running.append(self._loop.create_task(self._probe(target)))
 
     async def _probe(self, target: Target) -> None:
-        answer = await self._prober.probe(
-            target.endpoint, target.api_key or self._api_key
+        answer = await self._client.get(
+            target.endpoint,
+            self._endpoint,
+            timeout=self._timeout,
+            api_key=target.api_key or self._api_key,
+            whole=False,
+            keep=self._models.due(target),
         )
         task = asyncio.current_task()
         self._probes[target] = [t for t in self._probes[target] if t is not task]

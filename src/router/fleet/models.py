@@ -11,12 +11,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import aiohttp
 import msgspec
 
 from router._core import Slot
-from router.fleet import fetch
-from router.fleet.fetch import Answer, Failure
+from router.fleet.client import Answer, Client, Failure
 from router.fleet.reads import Reads
 from router.fleet.registry import Registry
 from router.fleet.target import Target
@@ -43,18 +41,19 @@ class ModelReader:
     def __init__(
         self,
         registry: Registry,
-        session: aiohttp.ClientSession,
+        client: Client,
         *,
         refresh_checks: int = 5,
         timeout: float = 5.0,
         api_key: str | None = None,
     ) -> None:
-        """`session`: of `fetch.open_session`. `refresh_checks`: a settled server's
-        list is read at every so many checks. `timeout`: seconds for a read.
+        """`refresh_checks`: a settled server's list is read at every so many checks.
+
+        `timeout`: seconds for a read.
         `api_key`: bearer for servers without a key of their own.
         """
         self._registry = registry
-        self._session = session
+        self._client = client
         self._refresh_checks = refresh_checks
         self._timeout = timeout
         self._api_key = api_key
@@ -84,12 +83,17 @@ class ModelReader:
         del self._states[target]
         self._pump()
 
+    def due(self, target: Target) -> bool:
+        """Whether the next check that the server passes has its list read."""
+        state = self._states[target]
+        due = state.checks + 1 >= self._refresh_checks
+        return due or not state.read or target.unlisted
+
     def checked(self, target: Target) -> None:
         """The server passed a check: read its list if it is time."""
-        state = self._states[target]
-        state.checks += 1
-        due = state.checks >= self._refresh_checks
-        if due or not state.read or target.unlisted:
+        due = self.due(target)
+        self._states[target].checks += 1
+        if due:
             self._ask(target)
 
     def lost(self, target: Target) -> None:
@@ -146,9 +150,9 @@ class ModelReader:
         self._each(target, lambda s: self._registry.sync_failed(s, SLOW))
 
     async def _read(self, target: Target) -> None:
-        answer = await fetch.get(
-            self._session,
-            target.base_url + PATH,
+        answer = await self._client.get(
+            target.endpoint,
+            PATH,
             timeout=self._timeout,
             api_key=target.api_key or self._api_key,
         )
