@@ -7,7 +7,6 @@ name server that is slow is not asked hundreds of times a second.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 
 #: Seconds an answer is good for: short, since names move.
@@ -55,7 +54,7 @@ class Names:
 
 def _is_address(host: str) -> bool:
     try:
-        ipaddress.ip_address(host)
-    except ValueError:
+        socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
+    except OSError:
         return False
     return True
