@@ -97,9 +97,14 @@ async def start_control(
     )
     stack.push_async_callback(health.stop)
 
-    # Of admins' seldom requests to workers.
+    # For what admins ask of workers. A connection that was kept may have been closed
+    # by its server meanwhile, and a POST is not sent twice.
     session = await stack.enter_async_context(
-        aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+        aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+        )
     )
     admin = build_admin(
         registry,
