@@ -38,6 +38,17 @@ async def until_gone(pids: list[int]) -> None:
             await asyncio.sleep(0.02)
 
 
+async def until_free(port: int) -> None:
+    """Until another server can listen there."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                socket.create_server(("127.0.0.1", port)).close()
+                return
+            except OSError:
+                await asyncio.sleep(0.02)
+
+
 async def test_a_process_that_is_killed_costs_its_own_connections_only() -> None:
     async with (
         SimulatedFleet(2, models=["m"], switches=SLOW) as fleet,
@@ -249,10 +260,9 @@ async def test_nothing_is_left_of_a_router_that_is_killed(
         for pid in pids if all_at_once else pids[:1]:
             os.kill(pid, signal.SIGKILL)
         await until_gone(pids)
-        with socket.create_server(("127.0.0.1", router.port)):
-            pass  # the port is free
         for client in clients:
             assert not (await client.rest()).endswith(b"0\r\n\r\n")
+        await until_free(router.port)
         assert list(tmp_path.iterdir()) == []
         left = set(Path("/dev/shm").iterdir()) - shared
         assert [path for path in left if "router" in path.name] == []
