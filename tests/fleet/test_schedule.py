@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from random import Random
@@ -170,6 +171,15 @@ def test_settled_servers_are_checked_some_at_a_moment() -> None:
     due = {round(time, 6) for time, _ in probes_due(probes, 100)}
     assert len(due) <= 45
     assert all(time % 0.25 == pytest.approx(0) for time in due)
+
+
+def test_the_checks_of_a_large_fleet_do_not_all_meet() -> None:
+    """Hundreds at one moment would hold up the requests that come then."""
+    probes = schedule(interval=10.0)
+    for number in range(2000):
+        up(probes, str(number), number % 100 / 10)
+    met = Counter(round(time, 6) for time, _ in probes_due(probes, 2000))
+    assert max(met.values()) <= 60
 
 
 def probes_due(probes: Schedule[str], count: int) -> Iterator[tuple[float, str]]:

@@ -29,9 +29,11 @@ REPEATS_PER_SEC = 400
 CATCH_UP_SECS = 0.05
 #: A settled server's next check comes at its interval times 1 -+ this.
 JITTER = 0.1
-#: The checks of settled servers are due at so many moments of an interval: some that
-#: are made together cost a third of as many that each wake an idle process up.
+#: The checks of settled servers are due at so many moments of an interval, or at more,
+#: so that about TOGETHER of them meet: some that are made together cost a third of as
+#: many that each wake an idle process up, but many would hold requests up.
 MOMENTS = 20
+TOGETHER = 25
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -202,7 +204,8 @@ class Schedule(Generic[Key]):
 
     def _plan_check(self, key: Key, due: float) -> None:
         """The next check of a settled server, at the nearest moment for some."""
-        grid = self._interval / MOMENTS
+        moments = max(MOMENTS, len(self._vitals) // TOGETHER)
+        grid = self._interval / moments
         self._plan(self._checks, key, round(due / grid) * grid)
 
     def _plan(self, queue: list[tuple[float, int, Key]], key: Key, due: float) -> None:
