@@ -86,16 +86,14 @@ _RUST = (
     "--prometheus-port {mport} --policy {policy} --worker-startup-check-interval 1 "
     "--health-check-interval-secs {health_s} "
 )
+#: As vllm-router names them, whose scripts are to go on working.
+_POLICIES = {"rr": "round_robin", "sticky": "consistent_hash", "cache": "cache_aware"}
 _FLEETROUTER = System(
     title="fleetrouter",
     command=f"{_OURS} serve --host 127.0.0.1 --port {{port}} --policy {{policy}} "
     "--log-level warning --health-check-interval-secs {health_s} "
     "--worker-urls {urls}",
-    policies={
-        "rr": "round_robin",
-        "sticky": "consistent_hash",
-        "cache": "cache_aware",
-    },
+    policies=_POLICIES,
     workers="/workers",
     key="X-Session-ID",
     several_models=True,
@@ -115,11 +113,7 @@ SYSTEMS = {
     "vllm-router": System(
         title="vllm-router 0.1.17",
         command=_VLLM_ROUTER + "--worker-urls {urls}",
-        policies={
-            "rr": "round_robin",
-            "sticky": "consistent_hash",
-            "cache": "cache_aware",
-        },
+        policies=_POLICIES,
         workers="/workers",
         key="X-Session-ID",
         several_models=True,

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from router._core import Pool, Slots
+from router._core import Pool, Slot, Slots
+from router.fleet.snapshot import Snapshot
+from router.fleet.worker import Status
 
 WORD_BITS = 64
 #: Pools let go of at once.
@@ -136,6 +138,27 @@ class Built:
     providers: dict[str, int] = field(default_factory=dict)
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+
+    def snapshot(
+        self,
+        version: int,
+        counts: Mapping[Status, int],
+        slots: tuple[Slot, ...],
+        ready: NDArray[np.uint64],
+    ) -> Snapshot:
+        """What is published of it; the caller's counts and bits may change later."""
+        return Snapshot(
+            version=version,
+            pools=self.pools,
+            wildcards=self.wildcards,
+            everyone=self.everyone,
+            default_model=self.default_model,
+            pending=counts[Status.PENDING],
+            counts=dict(counts),
+            providers=self.providers,
+            slots=slots,
+            ready=ready.copy(),
+        )
 
 
 class Assembly:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
-from router._core import Index, Slot
-from router.fleet.assembly import Assembly, Built, bit_words, grown, put_bit
+from router._core import Index
+from router.fleet.assembly import Assembly, bit_words, grown, put_bit
 from router.fleet.change import Change
 from router.fleet.directory import Directory
 from router.fleet.record import Record
@@ -32,7 +32,8 @@ class Publication:
         #: Records that are new or changed, records that are gone.
         self._touched: dict[Record, None] = {}
         self._gone: list[Record] = []
-        index.publish(self._snapshot_of(assembly.build(), 0, ()), (), ())
+        empty = assembly.build().snapshot(0, self._counts, (), self._ready)
+        index.publish(empty, (), ())
 
     def __len__(self) -> int:
         """How many records are to be published."""
@@ -100,7 +101,9 @@ class Publication:
                 groups.append(group)
             record.published = record.slot.owner = record.worker
         members = tuple(self._directory) if added or self._gone else before.slots
-        snapshot = self._snapshot_of(built, before.version + 1, members)
+        snapshot = built.snapshot(
+            before.version + 1, self._counts, members, self._ready
+        )
         self._index.publish(snapshot, moved, groups)
         # In its new group first, then to be picked.
         for record in self._touched:
@@ -114,19 +117,3 @@ class Publication:
         self._gone.clear()
         told = (tuple(added), removed, tuple(updated), built.added, built.removed)
         return Change(snapshot, *told, retired)
-
-    def _snapshot_of(
-        self, built: Built, version: int, slots: tuple[Slot, ...]
-    ) -> Snapshot:
-        return Snapshot(
-            version=version,
-            pools=built.pools,
-            wildcards=built.wildcards,
-            everyone=built.everyone,
-            default_model=built.default_model,
-            pending=self._counts[Status.PENDING],
-            counts=dict(self._counts),
-            providers=built.providers,
-            slots=slots,
-            ready=self._ready.copy(),
-        )

@@ -23,10 +23,6 @@ cdef enum:
     CLOSE_BRACKET
     MARKS
 
-cdef enum:
-    # Most names that are looked for in one pass.
-    MOST_NAMES = 16
-
 cdef const char* MARK = b"\"{}[]"
 
 

@@ -17,7 +17,6 @@ cdef char* put_line(char* out, const char* name, Py_ssize_t size, bytes value) n
 cdef char* put_id(char* out, bytes id) noexcept
 cdef char* put_upgrade(char* out, bytes protocol) noexcept
 cdef char* put_framing(char* out, long long length, bint chunked) noexcept
-cdef Py_ssize_t write_decimal(char* out, long long number) noexcept
 
 cdef inline char* put(char* out, const char* data, Py_ssize_t size) noexcept:
     """Copies `size` bytes to `out`; where the next ones go."""

@@ -63,19 +63,8 @@ class Mirror:
         self._callbacks: tuple[Callable[[Change], None], ...] = ()
         self._next: _Next | None = None
         self._whole = False
-        built = self._assembly.build()
-        empty = Snapshot(
-            version=0,
-            pools=built.pools,
-            wildcards=built.wildcards,
-            everyone=built.everyone,
-            default_model=None,
-            pending=0,
-            counts=dict.fromkeys(Status, 0),
-            providers={},
-            slots=(),
-            ready=self._ready.copy(),
-        )
+        nobody = dict.fromkeys(Status, 0)
+        empty = self._assembly.build().snapshot(0, nobody, (), self._ready)
         index.publish(empty, (), ())
 
     @property
@@ -172,18 +161,7 @@ class Mirror:
         slots = self.snapshot.slots
         if removed or len(members) > len(before):
             slots = tuple(self._in_order.values())
-        snapshot = Snapshot(
-            version=news.version,
-            pools=built.pools,
-            wildcards=built.wildcards,
-            everyone=built.everyone,
-            default_model=built.default_model,
-            pending=news.counts[Status.PENDING],
-            counts=news.counts,
-            providers=built.providers,
-            slots=slots,
-            ready=self._ready.copy(),
-        )
+        snapshot = built.snapshot(news.version, news.counts, slots, self._ready)
         self._index.publish(snapshot, moved, groups)
         for member in members:
             self._slots.set_available(member.worker.slot, member.worker.available)

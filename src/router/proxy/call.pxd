@@ -14,4 +14,3 @@ cdef class Call:
     cdef public Upstream upstream
     cdef public int attempts
     cdef public object retries
-    cdef public str error

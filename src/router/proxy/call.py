@@ -6,9 +6,11 @@ neither how a worker is chosen nor how anything is sent.
 
 from __future__ import annotations
 
+from router.errors import RouterError
 from router.fleet.worker import Worker
 from router.http1.request import Request
 from router.http1.upstream import Upstream
+from router.proxy import answers
 from router.proxy.retry import Retries
 from router.proxy.wish import Wish
 
@@ -34,4 +36,9 @@ class Call:
         self.attempts = 0
         #: Made at its first failure.
         self.retries: Retries | None = None
-        self.error: str | None = None
+
+    def answer(self, error: RouterError) -> None:
+        """Answers with an error of the router's own, if nothing went out yet."""
+        if not self.request.answered:
+            self.status = error.status
+            answers.give(self.request, error)

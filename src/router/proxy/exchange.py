@@ -23,19 +23,12 @@ from router.errors import (
     WorkerUnreachable,
 )
 from router.fleet.worker import Worker
-from router.http1.errors import (
-    BadAnswer,
-    BodyOverBudget,
-    BodyTimeout,
-    ClientGone,
-    ProtocolError,
-    UpstreamLost,
-    UpstreamTimeout,
-)
+from router.http1.errors import BadAnswer, ClientGone, UpstreamLost, UpstreamTimeout
 from router.http1.head import CREDENTIAL_FIELDS
 from router.http1.request import Request
 from router.http1.upstream import Upstream
 from router.proxy import answers
+from router.proxy.answers import BODY_FAILURES
 from router.proxy.call import Call
 from router.proxy.choice import Chooser
 from router.proxy.keys import ClientKeys
@@ -228,20 +221,15 @@ class Exchange:
             call.upstream = None
             if upstream.status:
                 self._meter.attempted(worker.id, upstream.status)
-            if upstream.reusable:
-                self._connections.give_back(worker.base_url, upstream)
-            else:
-                self._give_up(call, upstream)
+            self._connections.let_go(worker.base_url, upstream)
+            if call.status and upstream.failure is not None:
+                self._cut(upstream, upstream.failure)
         self._chooser.release(slot)
 
-    def _give_up(self, call: Call, upstream: Upstream) -> None:
-        """Closes a connection; an answer that broke off is ended as such."""
-        upstream.abort()
-        if call.status and upstream.failure is not None:
-            silent = "silent" in upstream.failure
-            self._meter.upstream_failed("idle_timeout" if silent else "cut")
-            call.error = upstream.failure
-            upstream.end_with(answers.event(BadWorkerResponse(_BROKE_OFF)))
+    def _cut(self, upstream: Upstream, failure: str) -> None:
+        """Ends an answer that broke off as such."""
+        self._meter.upstream_failed("idle_timeout" if "silent" in failure else "cut")
+        upstream.end_with(answers.event(BadWorkerResponse(_BROKE_OFF)))
 
     # --- another worker, or none ------------------------------------------------------
 
@@ -327,25 +315,15 @@ class Exchange:
 
     def _end(self, call: Call, failure: Exception) -> None:
         """The request has no answer of a worker, or not the whole of it, and why."""
-        match failure:
-            case RouterError():
-                self._answer(call, failure)
-            case ClientGone():
-                # This is also the way to end a tunnel.
-                if call.status != 101:
-                    self._meter.aborts += 1
-                    call.error = "the client left"
-            case ProtocolError() | BodyOverBudget() | BodyTimeout():
-                self._answer(call, answers.of_body(failure))
-            case _:
-                # A fault of ours must cost this request only, and must be seen.
-                _log.error("a request failed inside the router", exc_info=failure)
-                message = "The router failed. Its log says why."
-                self._answer(call, RouterError(message))
-
-    def _answer(self, call: Call, error: RouterError) -> None:
-        """Answers with an error of the router's own."""
-        call.error = error.code
-        if not call.request.answered:
-            call.status = error.status
-            answers.give(call.request, error)
+        if isinstance(failure, RouterError):
+            call.answer(failure)
+        elif isinstance(failure, BODY_FAILURES):
+            call.answer(answers.of_body(failure))
+        elif isinstance(failure, ClientGone):
+            # This is also the way to end a tunnel.
+            if call.status != 101:
+                self._meter.aborts += 1
+        else:
+            # A fault of ours must cost this request only, and must be seen.
+            _log.error("a request failed inside the router", exc_info=failure)
+            call.answer(RouterError("The router failed. Its log says why."))

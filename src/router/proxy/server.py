@@ -76,11 +76,11 @@ class AdminDoor:
             call.status = upstream.status
             await upstream.finished()
         except RouterError as error:
-            self._answer(call, error)
+            call.answer(error)
         except (UpstreamLost, UpstreamTimeout, BadAnswer):
-            self._answer(call, RouterError("The admin API did not answer."))
+            call.answer(RouterError("The admin API did not answer."))
         except BODY_FAILURES as failure:
-            self._answer(call, answers.of_body(failure))
+            call.answer(answers.of_body(failure))
         except ClientGone:
             pass
         finally:
@@ -105,19 +105,10 @@ class AdminDoor:
             raise BadRequest("The router's own paths do not take such a request.")
         return upstream
 
-    def _answer(self, call: Call, error: RouterError) -> None:
-        if not call.request.answered:
-            call.status = error.status
-            answers.give(call.request, error)
-
     def _let_go(self, call: Call) -> None:
         upstream = call.upstream
-        if upstream is None:
-            return
-        if upstream.reusable:
-            self._connections.give_back("admin", upstream)
-        else:
-            upstream.abort()
+        if upstream is not None:
+            self._connections.let_go("admin", upstream)
             if call.status and upstream.failure is not None:
                 upstream.end_with(b"")
 

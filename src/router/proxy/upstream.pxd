@@ -17,6 +17,7 @@ cdef class Connections:
     cdef object _shortage
     cpdef Upstream take(self, str key)
     cpdef object give_back(self, str key, Upstream upstream)
+    cpdef object let_go(self, str key, Upstream upstream)
 
 
 cdef class LocalConnections(Connections):

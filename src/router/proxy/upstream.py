@@ -138,6 +138,13 @@ class Connections:
         elif self._count > self._most_idle:
             self._make_room()
 
+    def let_go(self, key: str, upstream: Upstream) -> None:
+        """An exchange is over: keeps the connection, or closes one of no more use."""
+        if upstream.reusable:
+            self.give_back(key, upstream)
+        else:
+            upstream.abort()
+
     def forget(self, key: str) -> None:
         """Closes the idle connections of a worker that is gone."""
         gone = self._idle.pop(key, [])

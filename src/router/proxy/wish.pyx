@@ -12,13 +12,14 @@ import contextlib
 import json
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.tuple cimport PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memchr
 
 from router.http1.fields cimport Kind, same_name
 from router.http1.head cimport RequestHead
 from router.http1.request cimport Request
-from router.http1.scan cimport Place, find_members
+from router.http1.scan cimport MOST_NAMES, Place, find_members
 
 from router.errors import BadRequest, InvalidJSON
 from router.proxy import places
@@ -37,9 +38,6 @@ cdef tuple MODEL_AND_SESSION = (
     b"user",
     b"user_id",
 )
-cdef enum:
-    MOST_NAMES = 5
-
 #: A body that is neither JSON nor a form is held, so that it can be sent again, up to
 #: this size; a larger one streams.
 SMALL_BODY = 65_536
@@ -167,7 +165,7 @@ cdef bytes session_of(bytes body, Place* found):
             find_members(body, (b"session_id",), &inner, found[1].start, found[1].stop)
             if inner.start >= 0:
                 session = text(body, inner)
-    for i in range(2, MOST_NAMES):
+    for i in range(2, <int> PyTuple_GET_SIZE(MODEL_AND_SESSION)):
         if not session and found[i].start >= 0:
             session = text(body, found[i])
     return session.encode("utf-8", "surrogatepass") if session else None
