@@ -77,7 +77,7 @@ class Client:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         """`tls`: for https workers; None: certificates are verified as usual."""
         self._loop = asyncio.get_running_loop()
-        self._tls = tls or ssl.create_default_context()
+        self._tls = tls
         self._names = Names()
         self._kept: dict[Endpoint, tuple[_Connection, asyncio.TimerHandle]] = {}
 
@@ -145,6 +145,9 @@ class Client:
 
     async def _connect(self, endpoint: Endpoint) -> _Connection:
         """At the first of its addresses that takes it. Raises OSError."""
+        if endpoint.tls and self._tls is None:
+            # Made when it is wanted: it reads all of the system's certificates.
+            self._tls = ssl.create_default_context()
         hosts = await self._names.addresses(endpoint.host, endpoint.port)
         for last, host in enumerate(hosts, start=1 - len(hosts)):
             try:
